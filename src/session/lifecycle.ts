@@ -37,9 +37,9 @@ export interface Sessions {
   end: EndSession
   /**
    * Stores the tokens that a refresh has brought, and puts the session into the due queue again. They are revoked if the
-   * session has ended. `attempt` as in `BeginRefreshRequest`.
+   * session has ended.
    */
-  replaceTokens(session: LiveSession, granted: TokenSet, attempt: string): Promise<Replaced>
+  replaceTokens(session: LiveSession, granted: TokenSet): Promise<Replaced>
   /**
    * Ends a session whose refresh token was refused to the holder `attempt` of the lease. `precondition_failed`: its
    * tokens were replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While
@@ -161,7 +161,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     return { kind: 'ended', reason: 'absolute', at: endsAt }
   }
 
-  async function replaceTokens(before: LiveSession, granted: TokenSet, attempt: string): Promise<Replaced> {
+  async function replaceTokens(before: LiveSession, granted: TokenSet): Promise<Replaced> {
     const { key, record } = before
     const { gen, endsAt } = record
     // A response names no user, and one without a refresh token leaves the old one in force (RFC 6749 section 6).
@@ -169,7 +169,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     const tokens = { ...granted, refreshToken: granted.refreshToken ?? refreshToken, user }
     const sealed = sealTokens(keyring, key, tokens)
     const session = { key, tokens, record: { ...record, tokens: sealed, gen: gen + 1, replacedAt: 0 } }
-    const replaced = await store.replaceTokens(key, { gen, attempt, tokens: sealed, endsAt })
+    const replaced = await store.replaceTokens(key, { gen, tokens: sealed, endsAt })
     if (replaced.kind !== 'pending') return concludeReplacement(session, replaced.kind)
     // The store logs what it could not keep.
     replaced.result.then(({ kind }) => void concludeReplacement(session, kind)).catch(() => {})

@@ -161,14 +161,14 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
       await submit(releaseEntry(key, release))
     },
 
-    replaceTokens(key, { gen, attempt, tokens, endsAt }) {
+    replaceTokens(key, { gen, tokens, endsAt }) {
       return submit<ReplaceTokensResult>(
         newEntry({
           kind: 'tokens',
           key,
           until: monotonic() + endsAt - clock.wall(),
           tokens: { gen: gen + 1, tokens },
-          write: () => store.replaceTokens(key, { gen, attempt, tokens }),
+          write: () => store.replaceTokens(key, { gen, tokens }),
         }),
       )
     },

@@ -26,8 +26,6 @@ import {
 
 /** All of a record, in Redis a hash. Instants in epoch milliseconds by the store's clock; 0 and '' for none. */
 export interface StoredRecord extends Omit<SessionRecord, 'idleEndsAt'> {
-  /** The attempt that wrote the tokens. */
-  readonly attempt: string
   /** The attempt that holds the lease. A lease without a holder is the pause after a failover. */
   readonly lease: string
   readonly leasedAt: number
@@ -113,7 +111,6 @@ function create(
       seenAt: record.createdAt + ahead,
       endsAt: record.endsAt + ahead,
       gen: 1,
-      attempt: '',
       replacedAt: now,
       forcedAt: 0,
       forcedGen: 0,
@@ -235,15 +232,14 @@ function releaseLease({ attempt, inDoubt, retryInMs }: ReleaseLeaseRequest): Ste
   })
 }
 
-function replaceTokens({ gen, attempt, tokens }: ReplaceTokensRequest): Step<ReplaceTokensResult> {
+function replaceTokens({ gen, tokens }: ReplaceTokensRequest): Step<ReplaceTokensResult> {
   return onRecord<ReplaceTokensResult>({ kind: 'gone' }, (record, { now }) => {
     const next = gen + 1
-    if (record.gen === next && record.attempt === attempt)
-      return [record, { kind: 'replaced', written: false }]
+    if (record.gen === next && record.tokens === tokens) return [record, { kind: 'replaced', written: false }]
     if (record.gen > gen) return [record, { kind: 'newer' }]
     // The pause of beginRefresh stays: another process may still have newer tokens.
     const pause = record.lease === '' ? record.leaseUntil : 0
-    const written = { ...record, ...FREE, leaseUntil: pause, tokens, gen: next, attempt, replacedAt: now }
+    const written = { ...record, ...FREE, leaseUntil: pause, tokens, gen: next, replacedAt: now }
     return [written, { kind: 'replaced', written: true }]
   })
 }

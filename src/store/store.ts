@@ -156,7 +156,7 @@ interface RefreshStore {
   releaseLease(key: RecordKey, release: ReleaseLeaseRequest): Promise<void>
   /**
    * Replaces the tokens of generation `gen`, or of an older one if the store has lost some. Needs no lease. The same
-   * call again with `attempt` writes nothing, unless the store has lost them meanwhile.
+   * call again writes nothing, unless the store has lost them meanwhile.
    */
   replaceTokens(key: RecordKey, request: ReplaceTokensRequest): Promise<ReplaceTokensResult>
 }
@@ -229,9 +229,7 @@ export interface ReleaseLeaseRequest {
 export interface ReplaceTokensRequest {
   /** The generation that these tokens follow: they become the next one. */
   gen: number
-  /** As in `BeginRefreshRequest`. */
-  attempt: string
-  /** Sealed, one byte a character. */
+  /** Sealed, one byte a character. No text is sealed twice, so equal text is the same call again. */
   tokens: string
 }
 

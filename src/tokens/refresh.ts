@@ -242,7 +242,7 @@ async function apply(
     case 'nothing':
       return callers
     case 'tokens':
-      return await sessions.replaceTokens(session, write.tokens, attempt)
+      return await sessions.replaceTokens(session, write.tokens)
     case 'release': {
       const inDoubt = write.doubts === null ? null : { gen: record.gen, doubts: write.doubts }
       await store.releaseLease(key, { attempt, inDoubt, retryInMs: write.retryInMs })

@@ -180,7 +180,7 @@ t.test('tokens that are replaced during reseal stay, and are read again', async 
   const racing: SessionStore = {
     ...made.store,
     async reseal(...args) {
-      await made.store.replaceTokens(key, { gen: 1, attempt: 'x', tokens: newer })
+      await made.store.replaceTokens(key, { gen: 1, tokens: newer })
       return await made.store.reseal(...args)
     },
   }

@@ -104,7 +104,7 @@ async function start(t: Test, { trustMs = TRUST_MS } = {}) {
     /** As a route does it: from memory, else from the store. */
     call: async () => callers.cached(cookie) ?? (await callers.find(cookie, () => {}, REQUEST)),
     /** Replaces the tokens as another replica does. */
-    refresh: () => store.replaceTokens(key, { gen: 1, attempt: 'another replica', tokens: 'sealed-2' }),
+    refresh: () => store.replaceTokens(key, { gen: 1, tokens: 'sealed-2' }),
     end: () => store.end(key, { reason: 'logout' }),
   }
 }

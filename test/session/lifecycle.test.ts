@@ -163,7 +163,7 @@ t.test(
     const newer = granted(30_000)
     base.read = async (key) => {
       const record = await memory.read(key)
-      const refresh = { gen: 1, attempt: 'earlier', tokens: sealTokens(keyring, key, newer) }
+      const refresh = { gen: 1, tokens: sealTokens(keyring, key, newer) }
       await memory.replaceTokens(key, refresh)
       return record
     }
@@ -276,7 +276,7 @@ t.test('a refused session ends unless its tokens or its lease are of another att
   const record = async (key: RecordKey) => (await memory.read(key))!
 
   const before = await record(replaced)
-  await memory.replaceTokens(replaced, { gen: 1, attempt: 'of another replica', tokens: before.tokens })
+  await memory.replaceTokens(replaced, { gen: 1, tokens: before.tokens })
   t.equal(await sessions.endRefused(replaced, before, 'mine'), 'precondition_failed')
   await memory.beginRefresh(held, leaseRequest('of another replica'))
   t.equal(await sessions.endRefused(held, await record(held), 'mine'), 'precondition_failed')

@@ -31,13 +31,13 @@ const ENDS: Record<string, Step[]> = {
     [touch, false],
     [begin('b'), { kind: 'gone' }],
     [release('a')],
-    [replace('a'), { kind: 'gone' }],
+    [replace(), { kind: 'gone' }],
     [end(), gone],
     [end({ gen: 1 }), gone],
     [read, null],
   ],
   'an end with a generation ends only that one and returns its tokens': [
-    [replace('a'), written],
+    [replace(), written],
     [changesOnly({}, end({ gen: 1, reason: 'logout' })), true],
     [end({ gen: 1 }), failed],
     [end({ gen: 2 }), { kind: 'ended', tokens: 'sealed-2' }],
@@ -112,13 +112,13 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
       leaseUntil: 0,
       retryAt: 0,
     })
-    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
+    await store.replaceTokens(key, { gen: 1, tokens: 'sealed-2' })
     t.equal((await store.readState(key))?.gen, 2)
   })
 
   await t.test('creating a record again, by the same attempt or another, changes nothing', async (t) => {
     const key = await startSession(made)
-    await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
+    await store.replaceTokens(key, { gen: 1, tokens: 'sealed-2' })
     const before = await store.read(key)
     await store.create(key, newRecord(now()), 15_000)
     await store.create(key, newRecord(now(), { tokens: 'other' }), 15_000)
@@ -133,7 +133,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
       const before = await store.read(living)
       for (const time of ['once', 'twice']) t.equal(await store.confirm(living), true, time)
       t.strictSame(await store.read(living), before)
-      await store.replaceTokens(dying, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
+      await store.replaceTokens(dying, { gen: 1, tokens: 'sealed-2' })
       t.match(await store.read(dying), { gen: 2 })
       await pass(450)
       t.equal(await store.read(dying), null, 'new tokens confirm nothing')
@@ -148,7 +148,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made, { tokens: bytes, client })
     t.match(await store.read(key), { tokens: bytes, client })
     const reversed = [...bytes].reverse().join('')
-    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: reversed })
+    await store.replaceTokens(key, { gen: 1, tokens: reversed })
     t.equal((await store.read(key))?.tokens, reversed)
     t.equal(await store.reseal(key, reversed, bytes), true)
     t.strictSame(await store.end(key), { kind: 'ended', tokens: bytes })

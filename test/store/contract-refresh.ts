@@ -45,7 +45,7 @@ const LEASE: Record<string, Step[]> = {
     [read, { doubts: 1 }],
   ],
   'an attempt that read another generation learns that the tokens were replaced': [
-    [replace('a'), written],
+    [replace(), written],
     [begin('b', { gen: 1 }), { kind: 'replaced' }],
     [begin('b', { gen: 3 }), { kind: 'replaced' }],
     [begin('b', { gen: 2 }), granted(0)],
@@ -80,19 +80,19 @@ const LEASE: Record<string, Step[]> = {
   ],
   'the window outlasts a replacement of the tokens, for forced refreshes alone': [
     [begin('a', FORCED), granted(0)],
-    [replace('a'), written],
+    [replace(), written],
     [begin('b', { gen: 2, ...FORCED }), { kind: 'forced_before' }],
     [begin('c', { gen: 2 }), granted(0)],
   ],
   'after the window a refresh may be forced again': [
     [begin('a', { forcedWindowMs: 40 }), granted(0)],
-    [replace('a'), written],
+    [replace(), written],
     [pass(60)],
     [begin('b', { gen: 2, forcedWindowMs: 40 }), granted(0)],
   ],
   'a refresh that is not forced opens no window': [
     [begin('a'), granted(0)],
-    [replace('a'), written],
+    [replace(), written],
     [begin('b', { gen: 2, ...FORCED }), granted(0)],
   ],
   'a presentation without a response leaves a doubt; doubts add up and stay': [
@@ -165,33 +165,33 @@ const LEASE: Record<string, Step[]> = {
 
 const TOKENS: Record<string, Step[]> = {
   'the same replacement again writes nothing': [
-    [replace('a'), written],
+    [replace(), written],
     [begin('b', { gen: 2 }), granted(0)],
-    [changesOnly({}, replace('a')), true],
-    [replace('a'), writtenBefore],
+    [changesOnly({}, replace()), true],
+    [replace(), writtenBefore],
   ],
   'tokens of another generation are not overwritten': [
-    [replace('a'), written],
-    [replace('b', 1, 'other'), { kind: 'newer' }],
-    [replace('b', 2), written],
-    [replace('a'), { kind: 'newer' }],
+    [replace(), written],
+    [replace(1, 'other'), { kind: 'newer' }],
+    [replace(2), written],
+    [replace(), { kind: 'newer' }],
     [read, { gen: 3, tokens: 'sealed-3' }],
   ],
   'tokens are stored over those of an older generation than was read': [
-    [replace('a', 4), written],
-    [replace('a', 4), writtenBefore],
+    [replace(4), written],
+    [replace(4), writtenBefore],
     [read, { gen: 5, tokens: 'sealed-5' }],
   ],
-  'the attempt that created the record does not count as one that replaced its tokens': [
-    [replace('z', 0, 'sealed-0'), { kind: 'newer' }],
+  'the tokens of a new record count as newer than those of generation 0': [
+    [replace(0, 'sealed-0'), { kind: 'newer' }],
     [read, { gen: 1, tokens: 'sealed-1' }],
   ],
   'new tokens are stored without a lease, and even while another holds it': [
     [begin('a', SHORT), granted(0)],
     [pass(60)],
     [begin('b'), granted(1)],
-    [replace('a'), written],
-    [replace('b', 1, 'other'), { kind: 'newer' }],
+    [replace(), written],
+    [replace(1, 'other'), { kind: 'newer' }],
     [begin('c', { gen: 2 }), granted(0)],
     [changesOnly({}, release('b', { retryInMs: LONG })), true],
   ],
@@ -199,9 +199,10 @@ const TOKENS: Record<string, Step[]> = {
     [begin('a'), granted(0)],
     [changesOnly({ tokens: 'resealed' }, reseal('sealed-1', 'resealed')), true],
     [reseal('sealed-1', 'other'), false],
-    [replace('a'), written],
+    [replace(), written],
     [reseal('resealed', 'other'), false],
     [reseal('sealed-2', 'resealed-2'), true],
+    [replace(), { kind: 'newer' }],
     [read, { gen: 2, tokens: 'resealed-2' }],
     [end(), { kind: 'ended', tokens: 'resealed-2' }],
     [reseal('resealed-2', 'other'), false],
@@ -227,7 +228,7 @@ export async function refreshContract(t: Test, made: TestStore): Promise<void> {
     const session = { ...made, key: await startSession(made) }
     for (const call of [begin('a'), release('a', { doubts: 1 }), begin('b')]) await call(session)
     const before = (await store.read(session.key))!
-    t.strictSame(await replace('b')(session), written)
+    t.strictSame(await replace()(session), written)
     const { replacedAt, ...after } = (await store.read(session.key))!
     t.ok(replacedAt >= before.replacedAt)
     const cleared = { doubts: 0, leaseUntil: 0, retryAt: 0 }
@@ -246,7 +247,7 @@ export async function refreshContract(t: Test, made: TestStore): Promise<void> {
       t.equal((await store.read(session.key))?.doubts, 1)
       const resealed = await all<boolean>((name) => reseal('sealed-1', name))
       t.equal(resealed.filter((done) => done).length, 1)
-      const replaced = await all<{ kind: string }>((name) => replace(name, 1, name))
+      const replaced = await all<{ kind: string }>((name) => replace(1, name))
       const winners = names.filter((_, at) => replaced[at]?.kind === 'replaced')
       t.equal(winners.length, 1)
       t.equal(replaced.filter(({ kind }) => kind === 'newer').length, 49)
@@ -257,7 +258,7 @@ export async function refreshContract(t: Test, made: TestStore): Promise<void> {
   await t.test('logout beats a refresh: whichever comes first, the session stays ended', async (t) => {
     for (let round = 0; round < 20; round++) {
       const session = { ...made, key: await startSession(made) }
-      const [replaced, ended] = await Promise.all([replace('a')(session), store.end(session.key)])
+      const [replaced, ended] = await Promise.all([replace()(session), store.end(session.key)])
       const tokens = (replaced as { kind: string }).kind === 'replaced' ? 'sealed-2' : 'sealed-1'
       t.strictSame(ended, { kind: 'ended', tokens }, 'it returns the tokens of that time')
       t.equal(await store.read(session.key), null)

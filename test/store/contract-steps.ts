@@ -45,9 +45,9 @@ export const renew =
     store.renewLease(key, { gen, attempt, doubts, leaseMs })
 
 export const replace =
-  (attempt: string, gen = 1, tokens = `sealed-${gen + 1}`): Call =>
+  (gen = 1, tokens = `sealed-${gen + 1}`): Call =>
   ({ store, key }) =>
-    store.replaceTokens(key, { gen, attempt, tokens })
+    store.replaceTokens(key, { gen, tokens })
 
 export const reseal =
   (was: string, sealed: string): Call =>

@@ -28,7 +28,7 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
     renewLease: () => store.renewLease(key, { gen: 1, attempt, doubts: 1, leaseMs: 15_000 }),
     releaseLease: () =>
       store.releaseLease(key, { attempt, inDoubt: { gen: 1, doubts: 1 }, retryInMs: 1_000.5 }),
-    replaceTokens: () => store.replaceTokens(key, { gen: 1, attempt, tokens: 'sealed-2' }),
+    replaceTokens: () => store.replaceTokens(key, { gen: 1, tokens: 'sealed-2' }),
     reseal: () => store.reseal(key, 'sealed-2', 'resealed'),
     schedule: () => store.schedule(key, -1_000),
     claimDue: () => store.claimDue(10, 15_000),

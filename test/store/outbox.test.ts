@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
@@ -93,12 +92,7 @@ function start(t: Test) {
       await memory.create(key, newRecord(time.now()), 36_000_000)
     },
     /** New tokens of the generation after `gen`. */
-    write: (gen: number, endsAt = time.now() + 600_000) => ({
-      gen,
-      attempt: randomUUID(),
-      tokens: `sealed-${gen + 1}`,
-      endsAt,
-    }),
+    write: (gen: number, endsAt = time.now() + 600_000) => ({ gen, tokens: `sealed-${gen + 1}`, endsAt }),
     /** The result of a promise once `ms` have passed; rejections are errors. */
     async after<T>(ms: number, work: Promise<T>): Promise<T | StoreUnavailable> {
       const result = work.catch((error: unknown) => {
@@ -171,7 +165,7 @@ t.test('tokens that the store accepts at once are not pending', async (t) => {
   const { store, retried, session, write } = start(t)
   const key = await session()
   t.strictSame(await store.replaceTokens(key, write(1)), { kind: 'replaced', written: true })
-  t.strictSame(await store.replaceTokens(key, write(1)), { kind: 'newer' })
+  t.strictSame(await store.replaceTokens(key, { ...write(1), tokens: 'other' }), { kind: 'newer' })
   t.strictSame(await store.replaceTokens(newKey(), write(1)), { kind: 'gone' })
   t.equal(store.pendingTokens(), 0)
   t.strictSame(retried, [])
@@ -189,7 +183,7 @@ const ENDS_OF_PENDING_TOKENS: Record<
   },
   'another replica has stored newer ones': {
     async happens({ memory, heal }, key) {
-      await memory.replaceTokens(key, { gen: 1, attempt: 'of another replica', tokens: 'of-a-sibling' })
+      await memory.replaceTokens(key, { gen: 1, tokens: 'of-a-sibling' })
       heal()
     },
     shows: 'of-a-sibling',
@@ -443,7 +437,7 @@ t.test('an end whose condition no longer holds is not repeated, and the session 
   t.match(await store.endUntilTaken(newer, { gen: 1, reason: 'refused' }, 1_000), { kind: 'ended' })
   // The server that takes over knows of later activity, or of newer tokens.
   for (const key of [active, newer]) await loses(key)
-  await memory.replaceTokens(newer, { gen: 1, attempt: 'another process', tokens: 'sealed-2' })
+  await memory.replaceTokens(newer, { gen: 1, tokens: 'sealed-2' })
   incident()
   await time.advance(1)
   t.match(await store.read(active), { gen: 1 })
@@ -457,7 +451,7 @@ t.test('a sign-out after an end under a condition is repeated without one', asyn
   const key = await session()
   await store.end(key, { gen: 1, reason: 'refused' })
   await loses(key)
-  await memory.replaceTokens(key, { gen: 1, attempt: 'of another', tokens: 'sealed-2' })
+  await memory.replaceTokens(key, { gen: 1, tokens: 'sealed-2' })
   await store.end(key, { reason: 'logout' })
   await loses(key)
   incident()
@@ -488,7 +482,7 @@ t.test('after an incident only the writes that the store lacks are written again
   for (const key of [behind, same, ahead, gone]) await store.replaceTokens(key, write(1))
   await store.end(back, { reason: 'logout' })
   for (const key of [behind, back]) await loses(key)
-  await memory.replaceTokens(ahead, { gen: 2, attempt: 'of another', tokens: 'sealed-3' })
+  await memory.replaceTokens(ahead, { gen: 2, tokens: 'sealed-3' })
   await memory.end(gone)
   incident()
   await time.advance(1)

@@ -87,7 +87,7 @@ const requests: fc.Arbitrary<[string, Run]> = fc.oneof(
       },
     ]),
   fc
-    .record({ attempt, off, tokens: fc.constantFrom('x', '\u00ff\u0000y') })
+    .record({ off, tokens: fc.constantFrom('x', '\u00ff\u0000y', 'z') })
     .map(({ off, ...request }): [string, Run] => [
       `replaceTokens ${JSON.stringify({ off, ...request })}`,
       (to, key, gen) => to.replaceTokens(key, { ...request, gen: gen + off }),
@@ -142,9 +142,8 @@ async function stateIn(client: Redis, key: string): Promise<RecordState> {
   const kept = (await client.get(endKey))?.split(' ')
   const record: StoredRecord = {
     tokens: textOf('tokens'),
-    flow: textOf('flow') as StoredRecord['flow'],
+    flow: (textOf('flow') || 'code') as StoredRecord['flow'],
     client: textOf('client'),
-    attempt: textOf('attempt'),
     lease: textOf('lease'),
     history: textOf('history'),
     gen: numberOf('gen'),

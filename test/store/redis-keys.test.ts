@@ -8,7 +8,7 @@ import { openTokens, sealTokens } from '../../src/session/sealed-tokens.ts'
 import { RECORD_SLACK_MS } from '../../src/store/store.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { everyMethod } from './every-method.ts'
-import { IDLE_MS, newKey, newRecord, redisStore, singleTarget, startSession } from './stores.ts'
+import { IDLE_MS, leaseRequest, newKey, newRecord, redisStore, singleTarget, startSession } from './stores.ts'
 
 const MAX_MS = 43_200_000
 
@@ -77,7 +77,7 @@ t.test('a record expires at its nearer limit plus the slack, exact to the millis
   const { seenAt } = (await made.store.read(key))!
   t.ok(seenAt > createdAt)
   t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS)
-  await made.store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
+  await made.store.replaceTokens(key, { gen: 1, tokens: 'sealed-2' })
   t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS, 'new tokens extend nothing')
 
   const short = await startSession(made, { createdAt, endsAt: createdAt + 60_000 })
@@ -89,6 +89,41 @@ t.test('a record expires at its nearer limit plus the slack, exact to the millis
   await made.store.create(provisional, newRecord(createdAt), 15_000.2)
   const life = Number(await redis.cli('pttl', `bff:s:${provisional}`))
   t.ok(life > 5_000 && life <= 15_001)
+})
+
+t.test('a record at rest has eight fields', async (t) => {
+  const redis = await startRedis(t)
+  const made = await redisStore(t, singleTarget(redis.port))
+  const key = await startSession(made)
+  const fields = () => redis.cli('hlen', `bff:s:${key}`)
+  t.equal((await fields()).trim(), '8', 'as after a sign-in')
+  await made.store.touch(key)
+  await made.store.beginRefresh(key, leaseRequest('a'))
+  await made.store.replaceTokens(key, { gen: 1, tokens: 'sealed-2' })
+  t.equal((await fields()).trim(), '8', 'as after a refresh')
+})
+
+t.test('a record of version 0.2 is read and refreshed', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  const key = newKey()
+  const now = Date.now()
+  const record = { tokens: 'sealed', gen: 2, createdAt: now, seenAt: now, endsAt: now + MAX_MS }
+  const [history] = /(?<=master_replid:)\w{8}/.exec(await redis.cli('info', 'replication'))!
+  const fields = {
+    ...record,
+    flow: 'password',
+    client: 'app',
+    attempt: randomUUID(),
+    history,
+    replacedAt: now,
+  }
+  await redis.cli('hset', `bff:s:${key}`, ...Object.entries(fields).flat().map(String))
+  t.match(await store.read(key), { ...record, flow: 'password', client: 'app', doubts: 0, replacedAt: now })
+  t.equal((await store.beginRefresh(key, leaseRequest('a', { gen: 2 }))).kind, 'granted')
+  const replaced = { kind: 'replaced', written: true }
+  t.strictSame(await store.replaceTokens(key, { gen: 2, tokens: 'sealed-3' }), replaced)
+  t.match(await store.read(key), { tokens: 'sealed-3', gen: 3, flow: 'password' })
 })
 
 t.test('Redis holds no readable token, session id, cookie value or nonce', async (t) => {

@@ -293,7 +293,7 @@ t.test('a refusal does not end a session whose tokens another replica replaced m
   const asked = request(replica, key)
   await time.advance(100)
   const record = await shared.read(key)
-  await shared.replaceTokens(key, { gen: 1, attempt: 'of another replica', tokens: record!.tokens })
+  await shared.replaceTokens(key, { gen: 1, tokens: record!.tokens })
   await time.advance(1_500)
   t.ok(
     presentations[0]!.answeredAt <= time.now(),

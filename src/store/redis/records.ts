@@ -130,9 +130,8 @@ export function createRedisRecords(
       await script('release-lease', redisKeys.record(key), attempt, doubts, retry, gen)
     },
 
-    async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokensResult> {
-      const args = [gen, attempt, toBytes(tokens)]
-      const reply = await script('replace-tokens', redisKeys.record(key), ...args)
+    async replaceTokens(key, { gen, tokens }): Promise<ReplaceTokensResult> {
+      const reply = await script('replace-tokens', redisKeys.record(key), gen, toBytes(tokens))
       if (reply === -1) return { kind: 'gone' }
       return reply === 0 ? { kind: 'newer' } : { kind: 'replaced', written: reply === 1 }
     },
@@ -181,7 +180,7 @@ function toRecord([sealed, ...values]: (Buffer | null)[], idleMs: number): Sessi
     seenAt: Number(seenAt),
     idleEndsAt: idleEndsAt({ seenAt: Number(seenAt), endsAt: Number(endsAt) }, idleMs),
     endsAt: Number(endsAt),
-    flow: flow as SessionRecord['flow'],
+    flow: (flow ?? 'code') as SessionRecord['flow'],
     client: client ?? '',
     doubts: Number(doubts ?? 0),
     leaseUntil: Number(leaseUntil ?? 0),

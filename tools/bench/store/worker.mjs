@@ -92,7 +92,7 @@ async function libraries({ count }) {
     const begun = await store.beginRefresh(key, { gen, attempt, ...lease })
     const outcome = await authorizationServer.refresh(opened.tokens.refreshToken, bounds())
     if (begun.kind !== 'granted' || outcome.kind !== 'granted') throw new Error('not granted')
-    await store.replaceTokens(key, { gen, attempt, tokens: sealTokens(keyring, key, outcome.tokens) })
+    await store.replaceTokens(key, { gen, tokens: sealTokens(keyring, key, outcome.tokens) })
   })
   const { user, system } = process.cpuUsage(before)
   return { count, cpu: user + system }
