@@ -28,14 +28,6 @@ export interface ServerProcess {
   readonly ended: Promise<Ended>
 }
 
-export interface SandboxProcess {
-  /** Base URL of the authorization server and the resource server. */
-  readonly url: string
-  readonly pid: number
-  output(): string
-  stop(signal?: NodeJS.Signals): Promise<number | null>
-}
-
 export interface LogLine {
   readonly msg?: string
   readonly level?: string
@@ -105,26 +97,6 @@ export async function runBuilt(
   const child = startBuilt(t, file, env, args)
   const { code } = await child.ended
   return { code, stdout: child.stdout(), stderr: child.stderr() }
-}
-
-/** Starts the built sandbox platform as a process on a free port. `env` overrides its defaults. */
-export async function startSandbox(t: Teardown, env: Env = {}): Promise<SandboxProcess> {
-  const whole = defined({
-    HOST: '127.0.0.1',
-    PORT: '0',
-    SANDBOX_CLIENT_ID: SERVER_ENV.CLIENT_ID,
-    SANDBOX_CLIENT_SECRET: SERVER_ENV.CLIENT_SECRET,
-    ...env,
-  })
-  const child = startBuilt(t, 'sandbox/main.js', whole)
-  const url = await waitForOutput(child, (text) => /https?:\/\/[^\s"]+/.exec(text)?.[0] ?? null)
-  if (url === null) throw new Error(`the sandbox ended at its start:\n${child.output()}`)
-  return {
-    url: url.replace(/\/$/, ''),
-    pid: child.pid,
-    output: child.output,
-    stop: async (signal) => (await child.stop(signal)).code,
-  }
 }
 
 /** Starts a program of dist/ with this Node. It inherits only PATH. */

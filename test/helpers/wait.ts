@@ -40,16 +40,3 @@ export function watchLateness(): () => number {
     return lateMs
   }
 }
-
-/** Milliseconds until `work` is done, less those by which timers were late. */
-export async function timeOf(work: () => Promise<unknown>): Promise<number> {
-  const startedAt = performance.now()
-  const endWatch = watchLateness()
-  let lateMs = 0
-  try {
-    await work()
-  } finally {
-    lateMs = endWatch()
-  }
-  return performance.now() - startedAt - lateMs
-}

@@ -10,8 +10,6 @@ interface CampaignOptions {
   from: number
   /** Seeds at most. */
   seeds: number
-  /** Stop to begin seeds after so many milliseconds. */
-  forMs?: number
   untilFailure: boolean
   workers?: number
   /** Called regularly with the results so far. */
@@ -44,10 +42,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
   let combined = 0n
   let progressAt = startedAt
 
-  const isOver = (): boolean =>
-    next >= from + seeds ||
-    (untilFailure && campaign.failures.length > 0) ||
-    (options.forMs !== undefined && performance.now() - startedAt > options.forMs)
+  const isOver = (): boolean => next >= from + seeds || (untilFailure && campaign.failures.length > 0)
 
   function take(): RunJob | null {
     if (isOver()) return null

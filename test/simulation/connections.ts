@@ -7,9 +7,10 @@ import {
 } from '../../src/store/redis/connection.ts'
 import { NO_WRITES, UNREACHED_AFTER_MS } from '../../src/store/redis/health.ts'
 import { type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
+import type { Deployment } from './deployment.ts'
 import type { Random } from './random.ts'
 import { ErrorReply, type RedisServer } from './simulated-redis.ts'
-import { masterOf, type StoreCommand, type Transport } from './simulated-store.ts'
+import { masterOf, type StoreCommand } from './simulated-store.ts'
 import type { Channel, Owner, ScheduledEvent, VirtualClock } from './virtual-clock.ts'
 
 /** A command waits half of the interval for the first look, on average. */
@@ -34,16 +35,6 @@ export interface LinkFaults {
 /** A network without faults. */
 export function noLinkFaults(): LinkFaults {
   return { cut: 0, slowMs: 0, breakBefore: new Set(), breakAfter: new Set() }
-}
-
-/** The servers, as a process sees them. */
-export interface Servers {
-  readonly masterCount: number
-  /** Where a new connection of that process leads. */
-  serverFor(master: number, replica: number): RedisServer
-  faults(master: number, replica: number): LinkFaults
-  /** A command of that process was executed. */
-  executed(replica: number, command: StoreCommand, result: unknown): void
 }
 
 /** One TCP connection from a process to a server, made again for ever. */
@@ -132,7 +123,7 @@ export class Connection {
     const failed = [...this.waiting]
     this.waiting.clear()
     this.transport.disconnected(this)
-    for (const pending of failed) pending.fail(new Error(why))
+    for (const fail of failed) fail(new Error(why))
     this.#again()
   }
 
@@ -193,28 +184,17 @@ export class Connection {
   }
 }
 
-/** A command without a reply so far. */
-interface Pending {
-  fail(error: Error): void
-}
-
-/** A command for one master, and what receives its result. */
-interface CommandRequest<T> {
-  readonly master: number
-  readonly command: StoreCommand
-  readonly work: (server: RedisServer) => T
-  readonly done: (result: T) => void
-  readonly failed: (error: Error) => void
-}
+/** Receives the failure of a command without a reply so far. */
+type Pending = (error: Error) => void
 
 /** The connections of one process to the masters of the store, with the rules of src/store for health. */
-export class FleetTransport implements Transport {
+export class FleetTransport {
   readonly masterCount: number
   readonly clock: VirtualClock
   readonly owner: Owner
   readonly index: number
   readonly random: Random
-  readonly servers: Servers
+  readonly servers: Deployment
   readonly commands: Connection[]
   readonly #incidentListeners: (() => void)[] = []
   readonly #incidentAt: number[]
@@ -234,7 +214,7 @@ export class FleetTransport implements Transport {
     owner: Owner
     index: number
     random: Random
-    servers: Servers
+    servers: Deployment
   }) {
     this.clock = options.clock
     this.owner = options.owner
@@ -252,6 +232,7 @@ export class FleetTransport implements Transport {
     for (const connection of this.commands) connection.connect()
   }
 
+  /** Runs `work` on that master. Rejects with `StoreUnavailable`. */
   ask = <T>(master: number, command: StoreCommand, work: (server: RedisServer) => T): Promise<T> =>
     new Promise((resolve, reject) => {
       const failed = (error: Error): void => {
@@ -262,8 +243,19 @@ export class FleetTransport implements Transport {
       this.#send({ master, command, work, done: resolve, failed })
     })
 
-  #send<T>(request: CommandRequest<T>): void {
-    const { master, command, work, done, failed } = request
+  #send<T>({
+    master,
+    command,
+    work,
+    done,
+    failed,
+  }: {
+    master: number
+    command: StoreCommand
+    work: (server: RedisServer) => T
+    done: (result: T) => void
+    failed: (error: Error) => void
+  }): void {
     const writes = !READS.has(command)
     const { clock, owner } = this
     const connection = this.commands[master]!
@@ -280,10 +272,8 @@ export class FleetTransport implements Transport {
       if (timeout !== null) clock.cancel(timeout)
       return true
     }
-    const pending: Pending = {
-      fail(error) {
-        if (settle()) failed(error)
-      },
+    const fail: Pending = (error) => {
+      if (settle()) failed(error)
     }
     const giveUp = (): void => {
       // A process that was stalled reads what came meanwhile before it gives up.
@@ -294,11 +284,11 @@ export class FleetTransport implements Transport {
         return
       }
       this.#watchSilence(connection, sentAt)
-      pending.fail(new Error('no reply in time'))
+      fail(new Error('no reply in time'))
     }
     let rearmed = false
     timeout = clock.in(COMMAND_TIMEOUT_MS, owner, giveUp)
-    connection.waiting.add(pending)
+    connection.waiting.add(fail)
     connection.toServer((server) => {
       const faults = this.servers.faults(master, this.index)
       if (faults.breakBefore.delete(command)) return connection.breakSoon('the connection broke')
@@ -311,7 +301,7 @@ export class FleetTransport implements Transport {
       }
       if (faults.breakAfter.delete(command)) return connection.breakSoon('the connection broke')
       connection.toProcess(() => {
-        connection.waiting.delete(pending)
+        connection.waiting.delete(fail)
         if (!settle()) return
         if (error !== null) return failed(error)
         this.#replied()

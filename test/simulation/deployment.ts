@@ -1,7 +1,7 @@
 import type { RecordKey } from '../../src/store/store.ts'
 import { SimulatedAuthorizationServer } from './authorization-server.ts'
 import { Browser } from './browsers.ts'
-import { type LinkFaults, noLinkFaults, type Servers } from './connections.ts'
+import { type LinkFaults, noLinkFaults } from './connections.ts'
 import type { FaultKind, ProtocolStep } from './faults.ts'
 import { InvariantChecker } from './invariants.ts'
 import { Random } from './random.ts'
@@ -19,7 +19,7 @@ const AFTERMATH_MS = 4_000
 const STOP_SLACK_MS = 1_500
 
 /** The simulated fleet with its Redis servers, its platform and its browsers. */
-export class Deployment implements Servers {
+export class Deployment {
   readonly seed: number
   readonly settings: Settings
   readonly trace: Trace
@@ -89,6 +89,7 @@ export class Deployment implements Servers {
     return masterOf(key, this.masterCount)
   }
 
+  /** Where a new connection of that process leads. */
   serverFor(master: number, index: number): RedisServer {
     const stay = this.#stays.get(`${master} ${index}`)
     if (stay !== undefined && this.clock.now < stay.until && !stay.server.dead) return stay.server
@@ -99,6 +100,7 @@ export class Deployment implements Servers {
     return this.#linkFaults[master]![index]!
   }
 
+  /** A command of that process was executed. */
   executed(index: number, command: StoreCommand, result: unknown): void {
     if (command === 'beginRefresh' && (result as { kind: string }).kind === 'granted')
       this.onStep('lease granted', index)

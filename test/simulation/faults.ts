@@ -131,14 +131,6 @@ const KINDS = {
       })
     },
   ),
-  'refuse-connections': kind(3, someMs, (deployment, { ms }, { master, until }) => {
-    const server = deployment.masters[master]!
-    server.refusesConnections = true
-    deployment.breakConnections(server)
-    until(ms, () => {
-      server.refusesConnections = false
-    })
-  }),
   'redis-clock': kind(
     ifClocksStep(5),
     (random) => ({ byMs: hour(random) }),
@@ -206,9 +198,6 @@ const KINDS = {
   ),
   'resource-refuses': kind(3, between(200, 10_000), ({ resourceServer }, { ms }, { raise }) =>
     raise(resourceServer, 'refusesAll', { ms }),
-  ),
-  'resource-down': kind(1, between(200, 10_000), ({ resourceServer }, { ms }, { raise }) =>
-    raise(resourceServer, 'down', { ms }),
   ),
   'resource-slow': kind(
     2,

@@ -8,9 +8,7 @@ import type { SimulationResult } from './simulate.ts'
 const USAGE = `npm run simulate -- [options]
   --seeds N          so many seeds (default 1000)
   --from S           the first of them (default 1)
-  --minutes M        begin seeds for so long
   --until-failure    stop at the first seed that fails
-  --workers N        processes (default: cores)
   --seed S           replay one seed with a readable trace; --faults 1,4 keeps these of its faults
   --mutation NAME    run with a fault put into the code
   --mutations        how many seeds it takes to find each of these faults`
@@ -24,9 +22,7 @@ const { values } = parseArgs({
   options: {
     seeds: { type: 'string' },
     from: { type: 'string' },
-    minutes: { type: 'string' },
     'until-failure': { type: 'boolean', default: false },
-    workers: { type: 'string' },
     seed: { type: 'string' },
     faults: { type: 'string' },
     mutation: { type: 'string' },
@@ -59,14 +55,11 @@ async function replay(compiled: Compiled, seed: number): Promise<number> {
 }
 
 async function search(compiled: Compiled): Promise<number> {
-  const { minutes, workers } = values
   const campaign = await runCampaign({
     compiled,
     from: Number(values.from ?? 1),
-    seeds: seeds ?? (minutes === undefined ? SEEDS : Number.MAX_SAFE_INTEGER),
+    seeds: seeds ?? SEEDS,
     untilFailure: values['until-failure'],
-    ...(minutes === undefined ? {} : { forMs: Number(minutes) * 60_000 }),
-    ...(workers === undefined ? {} : { workers: Number(workers) }),
     onProgress: ({ seeds, failures, tally }) => {
       const failed = failures.map(({ seed }) => seed).join(' ')
       console.log(`${seeds} seeds, ${tally.hours.toFixed(0)} simulated hours, failed: ${failed || 'none'}`)

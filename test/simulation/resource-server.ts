@@ -14,9 +14,8 @@ interface ResourceServerOptions {
 
 /** Responds to calls with the data of the user whose token it receives. */
 export class SimulatedResourceServer {
-  /** Faults in force: every token is refused, no call gets a response, or responses are delayed. */
+  /** Faults in force: every token is refused, or responses are delayed. */
   refusesAll = 0
-  down = 0
   slowMs = 0
   readonly #options: ResourceServerOptions
 
@@ -35,7 +34,6 @@ export class SimulatedResourceServer {
       clock.in(way(), by, () => settle(outcome, user))
     }
     clock.in(way(), null, () => {
-      if (this.down > 0) return respond({ kind: 'unavailable', cause: new Error('down') }, null)
       const dead = token === null || clock.now >= token.expiresAt
       if (dead || this.refusesAll > 0 || (introspects && token.family.revoked)) {
         if (token !== null) onRefused(token)

@@ -1,22 +1,9 @@
 import { recordMembers } from '../../src/store/record.ts'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import type { RedisServer } from './simulated-redis.ts'
-
-/** What the port has besides commands. */
-type ConnectionMember = 'health' | 'close'
+import type { FleetTransport } from './connections.ts'
 
 /** A command of the store, named as in the port. */
-export type StoreCommand = Exclude<keyof SessionStore, ConnectionMember>
-
-/** How the commands of one process reach the servers, and what it knows of its connections. */
-export interface Transport extends Pick<SessionStore, ConnectionMember> {
-  /** Masters of the store: one, or those of a Cluster. */
-  readonly masterCount: number
-  /** The wall clock of the process, epoch milliseconds. */
-  wall(): number
-  /** Runs `work` on that master. Rejects with `StoreUnavailable`. */
-  ask<T>(master: number, command: StoreCommand, work: (server: RedisServer) => T): Promise<T>
-}
+export type StoreCommand = Exclude<keyof SessionStore, 'health' | 'close'>
 
 const KEYS_AT_ONCE = 1_000
 
@@ -26,7 +13,7 @@ export function masterOf(key: RecordKey, masterCount: number): number {
 }
 
 /** The session store of one process over simulated Redis servers. */
-export function createSimulatedStore(transport: Transport, idleMs: number): SessionStore {
+export function createSimulatedStore(transport: FleetTransport, idleMs: number): SessionStore {
   const { masterCount, ask } = transport
   const of = (key: RecordKey): number => masterOf(key, masterCount)
   /** The master that has the due queue. */
