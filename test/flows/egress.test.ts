@@ -132,20 +132,6 @@ t.test('a server that reaches the platform only through a TLS proxy with credent
   t.notMatch(server.output(), Buffer.from(CREDENTIALS).toString('base64'))
 })
 
-t.test('NO_PROXY lets one server of the platform be reached without the proxy', async (t) => {
-  const sandbox = await startSandbox(t)
-  const proxy = await startConnectProxy(t)
-  const { port } = new URL(sandbox.url)
-  const authUrl = sandbox.authUrl.replace('127.0.0.1', 'localhost')
-  const env = { HTTP_PROXY: proxy.url, NO_PROXY: 'localhost' }
-  const bff = await startBff(t, { authUrl, baseUrl: sandbox.baseUrl }, env)
-  const browser = bff.browser()
-  t.equal((await signIn(browser, sandbox)).status, 303)
-  t.strictSame(proxy.targets, [])
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
-  t.strictSame(proxy.targets, [`127.0.0.1:${port}`])
-})
-
 t.test('NODE_TLS_REJECT_UNAUTHORIZED=0 does not switch off the check of any certificate', async (t) => {
   const { sandbox, hosts } = await startFarPlatform(t)
   const byTls = (url: string) => `https://127.0.0.1:${hosts['auth.platform.example']}${new URL(url).pathname}`

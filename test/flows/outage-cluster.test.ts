@@ -1,4 +1,4 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
@@ -7,25 +7,15 @@ import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts
 
 const status = async (browser: Browser): Promise<number> => (await browser.fetch('/flux/a')).status
 
-async function start(t: Test) {
-  const cluster = await startCluster(t)
-  for (const node of cluster.nodes) {
-    await node.cli('acl', 'setuser', 'app', 'on', '>app-password', '~*', '&*', '+@all')
-    // What one node has lost is then no matter to the others.
-    await node.cli('config', 'set', 'cluster-require-full-coverage', 'no')
-  }
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, {
-    REDIS_URL: cluster.url.replace('://', '://app:app-password@'),
-  })
-  await untilReady(bff)
-  return { cluster, sandbox, bff }
-}
-
 t.test(
   'with one node of a Cluster down, the sessions of the other nodes are served and refreshed',
   async (t) => {
-    const { cluster, sandbox, bff } = await start(t)
+    const cluster = await startCluster(t)
+    // What one node has lost is then no matter to the others.
+    for (const node of cluster.nodes) await node.cli('config', 'set', 'cluster-require-full-coverage', 'no')
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { REDIS_URL: cluster.url })
+    await untilReady(bff)
     const browsers = new Map<RedisServer, Browser[]>(cluster.nodes.map((node) => [node, []]))
     for (let each = 0; each < 8; each += 1) {
       const before = await recordsOn(cluster)

@@ -12,13 +12,12 @@ export interface TokenRequest {
   /** The form as the provider parsed it. */
   readonly params: Record<string, unknown>
   /** The tokens, or null if the provider refused. */
-  readonly granted: { access_token: string; refresh_token?: string; id_token?: string; scope?: string } | null
+  readonly granted: { access_token: string; refresh_token?: string } | null
 }
 
 /** An independent authorization server: oidc-provider on loopback, for one client. */
 export interface ForeignServer {
   readonly issuer: string
-  readonly tokenUrl: string
   /** The environment variables of a server that uses it, client credentials included. */
   readonly env: Record<string, string>
   /** Oldest first. */
@@ -31,11 +30,10 @@ export interface ForeignServer {
   decide(authorizeUrl: string): Promise<string>
 }
 
-export interface ForeignServerOptions {
+interface ForeignServerOptions {
   redirectUri: string
   /** Life of an access token in seconds. */
   tokenLifeSeconds: number
-  scope?: string
 }
 
 const CLIENT_ID = 'the-bff'
@@ -43,7 +41,7 @@ const CLIENT_ID = 'the-bff'
 /** PKCE is required, refresh tokens rotate, and reuse of one revokes the grant. */
 export async function startForeignServer(
   t: Teardown,
-  { redirectUri, tokenLifeSeconds, scope = 'platform' }: ForeignServerOptions,
+  { redirectUri, tokenLifeSeconds }: ForeignServerOptions,
 ): Promise<ForeignServer> {
   const server = createServer()
   const issuer = `http://127.0.0.1:${await listenOnLoopback(t, server)}`
@@ -94,7 +92,6 @@ export async function startForeignServer(
 
   return {
     issuer,
-    tokenUrl: `${issuer}/token`,
     env: {
       AUTH_URL: issuer,
       OAUTH_AUTHORIZE_URL: `${issuer}/auth`,
@@ -102,7 +99,7 @@ export async function startForeignServer(
       OAUTH_REVOCATION_URL: `${issuer}/token/revocation`,
       OAUTH_ISSUER: issuer,
       OAUTH_REDIRECT: 'fixed',
-      OAUTH_SCOPE: scope,
+      OAUTH_SCOPE: 'platform',
       CLIENT_ID,
       CLIENT_SECRET: clientSecret,
     },
