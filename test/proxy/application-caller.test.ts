@@ -1,8 +1,7 @@
 import t from 'tap'
 import { isProblem } from '../helpers/browser.ts'
-import { startRedis } from '../helpers/redis.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
 
 const PERMITTED = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open,ACME/a.b~c' }
@@ -81,17 +80,4 @@ t.test('a new token that expires on its way is replaced once more', async (t) =>
   second.release()
   t.equal((await answer).status, 200)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 3)
-})
-
-t.test('a request without a cookie does not need the store', async (t) => {
-  const sandbox = await startSandbox(t)
-  const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { ...PERMITTED, REDIS_URL: redis.url })
-  await untilReady(bff)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  await redis.stop()
-  t.equal((await bff.browser().fetch('/flux/open')).status, 200)
-  const known = await browser.fetch('/flux/open')
-  isProblem(t, known, 503, 'store_unavailable', 'a browser that may have a session')
 })

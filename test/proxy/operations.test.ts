@@ -8,68 +8,53 @@ import { proxyCaller } from './proxy-caller.ts'
 
 const OBJECT = { type: 'object', additionalProperties: false }
 const TEXT = { type: 'string' }
-const THING = { path: '/{wac}/things/{thingId}', parameters: { thingId: 'id' } }
+
+const operation = (method: string, path: string, more: object = {}) => ({ method, path, ...more })
+const thing = (method: string, more: object = {}, end = '') =>
+  operation(method, `/{wac}/things/{thingId}${end}`, { parameters: { thingId: 'id' }, ...more })
+
+const BUILDING = {
+  parameters: { buildingId: 'integer' },
+  body: {
+    set: { wType: 'UpdateBuilding', buildingID: '{buildingId}', wac: '{wac}' },
+    schema: { ...OBJECT, required: ['name'], properties: { name: TEXT, height: { type: 'number' } } },
+  },
+}
 
 const OPERATIONS = {
-  ListFluxes: {
-    method: 'GET',
-    path: '/{wac}/flux',
+  ListFluxes: operation('GET', '/{wac}/flux', {
     query: {
-      skip: 'integer',
-      take: { integer: [1, 1000] },
-      search: 'text',
-      factor: 'number',
-      deep: 'boolean',
+      ...{ skip: 'integer', take: { integer: [1, 1000] }, search: 'text', factor: 'number', deep: 'boolean' },
       order: { enum: ['up', 'down ü'] },
     },
     formats: ['JSON', 'CSV'],
-  },
-  GetSite: { method: 'GET', path: '/{wac}/Infrastructure/Site/{siteId}', parameters: { siteId: 'integer' } },
-  GetThing: { method: 'GET', ...THING },
-  ListKind: {
-    method: 'GET',
-    path: '/{wac}/kinds/{kind}/all',
-    parameters: { kind: { enum: ['red', 'blue'] } },
-  },
-  ListWUMs: { method: 'GET', path: '/WUM', account: 'none', application: true },
-  GetMe: { method: 'GET', path: '/{wac}/User/me' },
-  UpdateBuilding: {
-    method: 'PUT',
-    path: '/{wac}/Infrastructure/Building/{buildingId}',
-    parameters: { buildingId: 'integer' },
-    body: {
-      set: { wType: 'UpdateBuilding', buildingID: '{buildingId}', wac: '{wac}' },
-      schema: { ...OBJECT, required: ['name'], properties: { name: TEXT, height: { type: 'number' } } },
-    },
-  },
-  PatchThing: { method: 'PATCH', ...THING, body: 'any' },
-  SendReply: {
-    method: 'POST',
-    path: '/json/reply/Send',
+  }),
+  GetSite: operation('GET', '/{wac}/Infrastructure/Site/{siteId}', { parameters: { siteId: 'integer' } }),
+  GetThing: thing('GET'),
+  ListKind: operation('GET', '/{wac}/kinds/{kind}/all', { parameters: { kind: { enum: ['red', 'blue'] } } }),
+  ListWUMs: operation('GET', '/WUM', { account: 'none', application: true }),
+  GetMe: operation('GET', '/{wac}/User/me'),
+  UpdateBuilding: operation('PUT', '/{wac}/Infrastructure/Building/{buildingId}', BUILDING),
+  PatchThing: thing('PATCH', { body: 'any' }),
+  SendReply: operation('POST', '/json/reply/Send', {
     account: 'body',
     body: { any: true, set: { wType: 'Send' } },
-  },
-  ResetThing: {
-    method: 'POST',
-    path: '/{wac}/things/{thingId}/reset',
-    parameters: { thingId: 'id' },
-    body: { set: { wType: 'Reset' }, schema: { type: 'object', required: ['wType'] } },
-  },
-  StartThing: { method: 'POST', path: '/{wac}/things/{thingId}/start', parameters: { thingId: 'id' } },
-  PatchSeries: {
-    method: 'PATCH',
-    path: '/{wac}/series/{seriesId}',
+  }),
+  ResetThing: thing(
+    'POST',
+    { body: { set: { wType: 'Reset' }, schema: { type: 'object', required: ['wType'] } } },
+    '/reset',
+  ),
+  StartThing: thing('POST', {}, '/start'),
+  PatchSeries: operation('PATCH', '/{wac}/series/{seriesId}', {
     parameters: { seriesId: 'integer' },
     body: 'any',
-  },
-  CountThings: { method: 'GET', path: '/{wac}/things/count/all' },
-  StopThing: {
-    method: 'DELETE',
-    path: '/{wac}/things/{other}/{state}',
-    parameters: { other: 'id', state: 'id' },
-    formats: ['JSON', 'CSV'],
-  },
-  DeleteThing: { method: 'DELETE', ...THING },
+  }),
+  CountThings: operation('GET', '/{wac}/things/count/all'),
+  StopThing: operation('DELETE', '/{wac}/things/{other}/{state}', {
+    ...{ parameters: { other: 'id', state: 'id' }, formats: ['JSON', 'CSV'] },
+  }),
+  DeleteThing: thing('DELETE'),
 }
 
 /** A file with these operations. */
@@ -193,18 +178,16 @@ t.test('a query has the declared parameters, each at most once and by its gramma
 
 t.test('a format is chosen among the declared ones, as for a Flux', async (t) => {
   const { get, sent } = await ready()
-  for (const [headers, format, type] of [
-    [[['Accept', 'text/csv']], 'CSV', 'text/csv'],
-    [[['Accept', 'application/xml, text/csv;q=0.1']], 'CSV', 'text/csv'],
-    [[['Content-Type', 'text/csv']], 'CSV', 'text/csv'],
-    [[['Content-Type', 'application/xml']], 'JSON', 'application/json'],
-    [[['Accept', 'text/html']], 'JSON', 'application/json'],
+  for (const [header, value, format, type] of [
+    ['Accept', 'application/xml, text/csv;q=0.1', 'CSV', 'text/csv'],
+    ['Content-Type', 'text/csv', 'CSV', 'text/csv'],
+    ['Content-Type', 'application/xml', 'JSON', 'application/json'],
+    ['Accept', 'text/html', 'JSON', 'application/json'],
   ] as const) {
-    await get('/data/DEMO/flux', ...headers)
-    t.match(sent(), { url: `/DEMO/flux?format=${format}`, accept: type, type }, JSON.stringify(headers))
+    await get('/data/DEMO/flux', [header, value])
+    t.match(sent(), { url: `/DEMO/flux?format=${format}`, accept: type, type }, `${header}: ${value}`)
   }
-  const refused = await get('/data/DEMO/flux', ['Accept', 'application/xml'])
-  t.match(problemOf(refused), { code: 'not_acceptable' })
+  t.equal((await get('/data/DEMO/flux', ['Accept', 'application/xml'])).status, 406)
 })
 
 t.test('a body is validated, completed and written again', async (t) => {

@@ -38,21 +38,8 @@ export interface Received {
   position: number
 }
 
-export interface RawUpstream {
-  url: string
-  received: Received[]
-  sockets: Socket[]
-  /** Of all requests so far. */
-  paths(): string[]
-  /** The request of that index, as soon as it is there. */
-  request(index: number): Promise<Received>
-}
-
 /** A resource server on a bare socket: it sends exactly what `answer` writes. */
-export async function rawUpstream(
-  t: Teardown,
-  answer: (socket: Socket, request: Received) => void,
-): Promise<RawUpstream> {
+export async function rawUpstream(t: Teardown, answer: (socket: Socket, request: Received) => void) {
   const received: Received[] = []
   const sockets: Socket[] = []
   const { changed, until } = changes()
@@ -83,8 +70,10 @@ export async function rawUpstream(
     url: `http://127.0.0.1:${await listenOnLoopback(t, server)}`,
     received,
     sockets,
+    /** Of all requests so far. */
     paths: () => received.map(({ path }) => path),
-    async request(index) {
+    /** The request of that index, as soon as it is there. */
+    async request(index: number) {
       await until(() => received.length > index)
       return received[index]!
     },
@@ -188,16 +177,8 @@ export interface RawAnswer {
   error: string | null
 }
 
-export interface RawBrowser {
-  socket: Socket
-  /** Everything received until the connection was over. */
-  answer: Promise<RawAnswer>
-  /** Resolves once the text received so far contains `part`. */
-  sees(part: string): Promise<void>
-}
-
 /** A browser on a bare socket. Lines are joined by CRLF; the head is closed here. */
-export function rawBrowser(t: Teardown, port: number, lines: string[], body = ''): RawBrowser {
+export function rawBrowser(t: Teardown, port: number, lines: string[], body = '') {
   const socket = net.connect(port, '127.0.0.1')
   let text = ''
   let error: string | null = null
@@ -213,10 +194,12 @@ export function rawBrowser(t: Teardown, port: number, lines: string[], body = ''
   t.teardown(() => socket.destroy())
   return {
     socket,
-    answer: new Promise((resolve) => {
+    /** Everything received until the connection was over. */
+    answer: new Promise<RawAnswer>((resolve) => {
       socket.on('close', () => resolve(parse(text, error)))
     }),
-    sees: (part) => until(() => text.includes(part)),
+    /** Resolves once the text received so far contains `part`. */
+    sees: (part: string) => until(() => text.includes(part)),
   }
 }
 
@@ -234,7 +217,7 @@ function parse(text: string, error: string | null): RawAnswer {
 }
 
 /** A browser that sends one GET with `Connection: close`. */
-export function browse(t: Teardown, port: number, path = '/x', ...lines: string[]): RawBrowser {
+export function browse(t: Teardown, port: number, path = '/x', ...lines: string[]) {
   return rawBrowser(t, port, [`GET ${path} HTTP/1.1`, 'Host: bff.test', 'Connection: close', ...lines])
 }
 

@@ -44,7 +44,10 @@ t.test('of several problems the first in the documented order is the response', 
 t.test('401 comes before 403 for the account, and 403 before 503 for the store', async (t) => {
   const sandbox = await startSandbox(t)
   const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO', SESSION_CACHE_MS: '0', REDIS_URL: redis.url })
+  const bff = await startBff(t, sandbox, {
+    ...{ WAC_ALLOWED: 'DEMO', SESSION_CACHE_MS: '0', REDIS_URL: redis.url },
+    ...{ OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open' },
+  })
   await untilReady(bff)
   const browser = bff.browser()
   await signIn(browser, sandbox)
@@ -56,6 +59,8 @@ t.test('401 comes before 403 for the account, and 403 before 503 for the store',
   t.equal(await code('/flux/ACME/a', cookie), 'wac_not_allowed', 'the store is down')
   t.equal(await code('/flux/DEMO/a', cookie), 'store_unavailable')
   t.equal(await code('/flux/DEMO/a'), 'login_required', 'and not asked without a cookie')
+  t.equal((await bff.browser().fetch('/flux/open')).status, 200, 'nor where the application reads')
+  t.equal(await code('/flux/DEMO/open', cookie), 'store_unavailable', 'a browser that may have a session')
   t.equal(await code('/flux/DEMO/!', cookie), 'invalid_request')
 })
 

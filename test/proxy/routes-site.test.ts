@@ -7,15 +7,14 @@ t.test('an account code may have dots and tildes, in the path, the body and the 
   const { put, post, sent } = await proxyCaller({ WAC: 'my.account~2', WAC_ALLOWED: 'my.account~2,DEMO' })
   await put('{"name":"N"}')
   t.match(sent(), { url: '/my.account~2/Infrastructure/Site/42', body: /"wac":"my\.account~2"/ })
-  await put('{"name":"N"}', '/site/my.account~2/42.json')
-  t.match(sent(), { url: '/my.account~2/Infrastructure/Site/42?format=json' })
   await post('{"siteID":42,"wac":"my.account~2"}')
   t.match(sent().body, /"wac":"my\.account~2"/)
-  for (const wac of ['.', '..']) {
-    t.equal((await post(`{"siteID":42,"wac":"${wac}"}`)).status, 400, wac)
-    t.match(faultsOf({ WAC: wac }), [/^WAC must be an account code/], wac)
-    t.match(faultsOf({ WAC_ALLOWED: wac }), [/^WAC_ALLOWED has a faulty entry/], wac)
-  }
+  for (const wac of ['.', '..'])
+    t.match(
+      faultsOf({ WAC: wac, WAC_ALLOWED: wac }),
+      [/^WAC must be an account/, /^WAC_ALLOWED has a faulty/],
+      wac,
+    )
 })
 
 t.test('each member is sent as it was given, and an absent one is not sent', async (t) => {
