@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import net from 'node:net'
 import t from 'tap'
 import { shared } from '../helpers/shared.ts'
@@ -92,33 +93,25 @@ t.test('a fault in the middle of a body gets one response, also after the respon
 
 t.test('a request is answered although rubbish follows it', async (t) => {
   const { port } = await shared()
-  const { answers, closed } = await speak(
-    port,
-    `${head('GET /auth/session HTTP/1.1', 'Host: a')}rubbish\r\n\r\n`,
-  )
+  const session = head('GET /auth/session HTTP/1.1', 'Host: a')
+  const { answers, closed } = await speak(port, `${session}rubbish\r\n\r\n`)
   t.equal(answers[0]?.status, 200)
   t.ok(answers.length === 1 || answers[1]?.status === 400)
   t.ok(closed)
 })
 
-t.test(
-  'a client that stays connected after such a response is disconnected',
-  { timeout: 5_000 },
-  async (t) => {
-    const bff = await startBff(t, await startSandbox(t))
-    const socket = net.connect({ port: portOf(bff), host: '127.0.0.1', allowHalfOpen: true })
-    t.teardown(() => socket.destroy())
-    const ended = new Promise<void>((resolve) => socket.once('end', resolve))
-    const gone = new Promise<void>((resolve) =>
-      bff.app.server.server.once('connection', (peer) => peer.once('close', () => resolve())),
-    )
-    socket.resume()
-    socket.write('rubbish\r\n\r\n')
-    await ended
-    await gone
-    t.pass('its connection is gone although it never closed its side')
-  },
-)
+t.test('a client that stays connected after such a response is disconnected', async (t) => {
+  const { bff, port } = await shared()
+  const accepted = once(bff.app.server.server, 'connection') as Promise<[net.Socket]>
+  const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  t.teardown(() => socket.destroy())
+  const [peer] = await accepted
+  const gone = once(peer, 'close')
+  socket.write('rubbish\r\n\r\n')
+  await once(socket.resume(), 'end')
+  await gone
+  t.equal(socket.writable, true, 'it never closed its side')
+})
 
 t.test('a head or body that arrives too slowly is a 408', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
@@ -130,10 +123,8 @@ t.test('a head or body that arrives too slowly is a 408', async (t) => {
     speak(portOf(bff), `${JSON_POST}Content-Length: 10\r\n\r\n{`),
   ])
   for (const { answers, closed } of slow) {
-    t.equal(answers.length, 1)
-    t.equal(answers[0]?.status, 408)
-    t.match(problemOf(answers[0]!), { code: 'request_timeout', status: 408 })
-    t.ok(closed)
+    t.match(answers, [{ status: 408, body: /"request_timeout"/ }])
+    t.ok(closed && answers.length === 1)
   }
 })
 

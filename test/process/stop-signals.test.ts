@@ -1,14 +1,6 @@
 import t from 'tap'
 import { createStopSignals } from '../../src/process/stop-signals.ts'
 
-t.test('of two signals the first asks for a stop and the second for the end at once', async (t) => {
-  for (const second of ['SIGTERM', 'SIGINT'] as const) {
-    const meaningOf = createStopSignals({ isUnderNpm: false, monotonic: () => 0 })
-    t.equal(meaningOf('SIGTERM'), 'stop')
-    t.equal(meaningOf(second), 'end')
-  }
-})
-
 t.test('below npm the copy that it sends of a signal is no second signal', async (t) => {
   let now = 0
   const meaningOf = createStopSignals({ isUnderNpm: true, monotonic: () => now })

@@ -226,11 +226,6 @@ t.test('a body is validated, completed and written again', async (t) => {
     ['{"name":"N","height":9007199254740993}', /height is a number that cannot be passed on unchanged/],
     ['{"name":"N","height":0.1234567890123456}', /height is a number/],
     ['{"name":"N","height":1e400}', /height is a number/],
-    ['[]', /JSON object/],
-    ['null', /JSON object/],
-    ['"x"', /JSON object/],
-    ['{', /not valid JSON/],
-    ['', /empty/],
     ['[object Object]', /JSON\.stringify/],
   ] as const)
     refused(t, await put(body), names, body)

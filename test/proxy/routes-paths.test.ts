@@ -33,17 +33,6 @@ t.test('a malformed fluxId, siteId or account is 400, and nothing is sent', asyn
   }
 })
 
-t.test('a missing part is 404, and nothing is sent', async (t) => {
-  const { sandbox, get, put } = await proxyCaller()
-  for (const target of ['/flux', '/flux/', '/flux//', '/flux//a', '/flux/DEMO/', '/flux///', '/flux/?a=1']) {
-    t.equal((await get(target)).status, 404, target)
-  }
-  for (const target of ['/site/', '/site//', '/site//1', '/site/DEMO/', '/site/?a=1']) {
-    t.equal((await put('{}', target)).status, 404, target)
-  }
-  t.equal(sandbox.journal.entries().length, 0)
-})
-
 t.test('the largest siteId is sent to the last digit', async (t) => {
   const { put, sent } = await proxyCaller()
   for (const [given, expected] of [
