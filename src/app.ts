@@ -22,7 +22,7 @@ import { createSessions } from './session/lifecycle.ts'
 import { browserClient } from './spa/client.ts'
 import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
-import { createOutbox } from './store/outbox.ts'
+import { createOutbox, type OutboxStore } from './store/outbox.ts'
 import { createRedisStore } from './store/redis/store.ts'
 import { reportWrites } from './store/report-writes.ts'
 import { inLog, type SessionStore } from './store/store.ts'
@@ -43,54 +43,17 @@ const STORE_TRY_MS = 10
 
 /** Creates every object and registers the routes of every folder. `onStoreRefused`: the store refuses the credentials. */
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {
-  const clock = SYSTEM_CLOCK
-  const idleMs = config.session.idleSeconds * 1_000
   const server = createServer(config, log)
   // Hooks that are added later run earlier: what is made first is closed last.
   const closeLater = (close: () => Promise<unknown>) =>
     server.addHook('onClose', async () => void (await close()))
-  const tracing = await startTracing(config, log)
+  const common = await createCommon(config, log)
+  const { clock, keyring, metrics, tracing, warnings } = common
   if (tracing !== undefined) closeLater(tracing.close)
-  const warnings = createDeploymentWarnings({
-    log,
-    clock,
-    publicUrl: config.publicUrl,
-    scope: config.oauth.scope,
-  })
-  const metrics = createMetrics()
-  const keyring = createKeyring(config.sessionSecrets)
   const { publicUrl, secureCookies: secure } = config
   const cookies = createSessionCookies({ keyring, publicUrl, secure })
 
-  let noteUnreachable = (): void => {}
-  const unreachable = new Promise<void>((resolve) => {
-    noteUnreachable = resolve
-  })
-  const base =
-    config.store.kind === 'memory'
-      ? createMemoryStore({ now: clock.wall, idleMs })
-      : createRedisStore({
-          ...config.store,
-          idleMs,
-          onRefused: onStoreRefused,
-          onUnreachable(reason) {
-            noteUnreachable()
-            log.warn(
-              { event: 'store.unreachable', reason },
-              'no connection to Redis: check REDIS_URL, and with TLS REDIS_CA_FILE',
-            )
-          },
-          onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
-          onFinding: warnings.store,
-          observe:
-            tracing === undefined
-              ? metrics.store
-              : (...command) => {
-                  const [name, seconds] = command
-                  metrics.store(name, seconds)
-                  tracing.command(...command)
-                },
-        })
+  const { base, storeTried } = openStore(common, onStoreRefused)
   const { retried: onRetried, restored: onRestored } = metrics
   const trustMs = config.session.cacheMs
   const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic: clock.monotonic })
@@ -106,43 +69,8 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const ops = createOpsServer({ readiness, metrics, log })
   closeLater(ops.close)
 
-  const { oauth, egress, refresh: timing } = config
-  const { concurrency } = timing
-  const authorizationServer = createAuthorizationServer({
-    oauth,
-    egress,
-    concurrency,
-    clock,
-    onDate: warnings.platformDate,
-    wrapTokenFetch: tracing?.wrapTokenFetch,
-  })
+  const { authorizationServer, revoker, sessions, tokens } = createSessionsWithTokens(common, store)
   closeLater(authorizationServer.close)
-  const revoker = createRevoker({ authorizationServer, log })
-  const common = { store, keyring, clock, log }
-  const sessions = createSessions({
-    ...common,
-    idleMs,
-    maxMs: config.session.maxSeconds * 1_000,
-    clientId: oauth.clientId,
-    schedule: (...session) => tokens.schedule(...session),
-    revoke: revoker.revoke,
-    onEnded: ({ reason }) => metrics.ended(reason),
-  })
-  const tokens = createTokens({
-    ...common,
-    sessions,
-    authorizationServer,
-    revoker,
-    pace: {
-      timing,
-      concurrency,
-      timeoutMs: oauth.tokenTimeoutMs,
-      shutdownMs: config.shutdownSeconds * 1_000,
-      random: Math.random,
-    },
-    observe: { events: metrics, wrapRefresh: tracing?.wrapRefresh },
-  })
-
   // At once: a refresh that begins now might not be stored any more.
   server.addHook('preClose', async () => void tokens.beginStop())
   closeLater(tokens.stop)
@@ -205,7 +133,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
      * Resolves as soon as the store is connected or known to be unreachable, at the latest after one second. Until then
      * the public port should stay closed: calls would be refused although nothing is wrong.
      */
-    storeTried: () => Promise.race([connected(store), unreachable, pause(STORE_WAIT_MS)]),
+    storeTried,
     /** Starts the background refreshes. */
     start: tokens.start,
     readiness,
@@ -217,6 +145,57 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   }
 }
 
+type Common = Awaited<ReturnType<typeof createCommon>>
+
+/** What every part of the app uses. */
+async function createCommon(config: Config, log: Logger) {
+  const { publicUrl, oauth, sessionSecrets } = config
+  const clock = SYSTEM_CLOCK
+  return {
+    config,
+    log,
+    clock,
+    keyring: createKeyring(sessionSecrets),
+    metrics: createMetrics(),
+    tracing: await startTracing(config, log),
+    warnings: createDeploymentWarnings({ log, clock, publicUrl, scope: oauth.scope }),
+  }
+}
+
+/** The store as the configuration names it. */
+function openStore(
+  { config, log, clock, metrics, tracing, warnings }: Common,
+  onStoreRefused: (message: string) => void,
+) {
+  const idleMs = config.session.idleSeconds * 1_000
+  let noteUnreachable = (): void => {}
+  const unreachable = new Promise<void>((resolve) => {
+    noteUnreachable = resolve
+  })
+  const base =
+    config.store.kind === 'memory'
+      ? createMemoryStore({ now: clock.wall, idleMs })
+      : createRedisStore({
+          ...config.store,
+          idleMs,
+          onRefused: onStoreRefused,
+          onUnreachable(reason) {
+            noteUnreachable()
+            log.warn(
+              { event: 'store.unreachable', reason },
+              'no connection to Redis: check REDIS_URL, and with TLS REDIS_CA_FILE',
+            )
+          },
+          onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
+          onFinding: warnings.store,
+          observe(command, seconds, ok) {
+            metrics.store(command, seconds)
+            tracing?.command(command, seconds, ok)
+          },
+        })
+  return { base, storeTried: () => Promise.race([connected(base), unreachable, pause(STORE_WAIT_MS)]) }
+}
+
 async function connected(store: Pick<SessionStore, 'ping'>): Promise<void> {
   const until = performance.now() + STORE_WAIT_MS
   while (performance.now() < until) {
@@ -226,6 +205,49 @@ async function connected(store: Pick<SessionStore, 'ping'>): Promise<void> {
       await pause(STORE_TRY_MS)
     }
   }
+}
+
+/** A new session is scheduled, and a refresh may end a session: both are made here. */
+function createSessionsWithTokens(
+  { config, log, clock, keyring, metrics, tracing, warnings }: Common,
+  store: OutboxStore,
+) {
+  const { oauth, egress, refresh: timing } = config
+  const { concurrency } = timing
+  const authorizationServer = createAuthorizationServer({
+    oauth,
+    egress,
+    concurrency,
+    clock,
+    onDate: warnings.platformDate,
+    wrapTokenFetch: tracing?.wrapTokenFetch,
+  })
+  const revoker = createRevoker({ authorizationServer, log })
+  const services = { store, keyring, clock, log }
+  const sessions = createSessions({
+    ...services,
+    idleMs: config.session.idleSeconds * 1_000,
+    maxMs: config.session.maxSeconds * 1_000,
+    clientId: oauth.clientId,
+    schedule: (...session) => tokens.schedule(...session),
+    revoke: revoker.revoke,
+    onEnded: ({ reason }) => metrics.ended(reason),
+  })
+  const tokens = createTokens({
+    ...services,
+    sessions,
+    authorizationServer,
+    revoker,
+    pace: {
+      timing,
+      concurrency,
+      timeoutMs: oauth.tokenTimeoutMs,
+      shutdownMs: config.shutdownSeconds * 1_000,
+      random: Math.random,
+    },
+    observe: { events: metrics, wrapRefresh: tracing?.wrapRefresh },
+  })
+  return { authorizationServer, revoker, sessions, tokens }
 }
 
 /** undefined without a collector: then nothing of OpenTelemetry is loaded, and no request does more than before. */
