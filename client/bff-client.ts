@@ -1,5 +1,6 @@
 // The browser's side of the token-handler BFF, without dependencies: import this file, or copy it into your page.
-// It needs a browser of 2022 or newer. docs/spa.md explains it.
+// It needs a browser of 2022 or newer. docs/spa.md explains it. The types are not generated from /openapi.json, so that the
+// file is short and stands alone: tests compare them.
 
 export type EndReason = 'logout' | 'idle' | 'absolute' | 'refused' | 'replaced' | 'operator'
 

@@ -85,7 +85,7 @@ const SEVEN_DIGITS = {
 const SITE = {
   $id: 'Site',
   type: 'object',
-  required: ['wType', 'id', 'name', 'description', 'code', 'creationDate', 'updateDate'],
+  required: ['wType', 'id', 'name', 'description', 'code', 'creationDate', 'updateDate', 'picture'],
   properties: {
     wType: { const: 'Site' },
     id: { type: 'integer' },

@@ -1,4 +1,4 @@
-// One Redis command on its own connection, without ioredis.
+// One Redis command on its own connection, without ioredis, which is tested. redis-cli would be a process for each command.
 
 import { connect, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -59,9 +59,12 @@ const CALLED = JSON.stringify({
   operations: { ListThings, NameThing: writing(NAMED, { wType: 'NameThing' }) },
 })
 
+const CLIENT = new URL('../../client/bff-client.ts', import.meta.url)
+
 /** What an author of a page writes against the generated types. Returns what it saw. */
 const PAGE = `import createClient from 'openapi-fetch'
 import type { paths } from './api.js'
+import type { Session, Site, SiteChanges } from './bff-client.js'
 
 export async function usePage(baseUrl: string, headers: Record<string, string>) {
   const api = createClient<paths>({ baseUrl, headers, querySerializer: { object: { style: 'form', explode: true } } })
@@ -91,6 +94,14 @@ export async function usePage(baseUrl: string, headers: Record<string, string>) 
   }
 }
 
+/** The types of the browser client, which are written by hand, are those of the document. */
+export async function compare(baseUrl: string, changes: SiteChanges & { parentInfrastructureID: number | null | '' }) {
+  const api = createClient<paths>({ baseUrl })
+  const session: Session | undefined = (await api.GET('/auth/session')).data
+  const site: Site | undefined = (await api.PUT('/site/{siteId}', { params: { path: { siteId: '7' } }, body: changes })).data
+  return { session, site }
+}
+
 export async function misuse(baseUrl: string) {
   const api = createClient<paths>({ baseUrl })
   // @ts-expect-error -- the name of a site is a text
@@ -107,6 +118,7 @@ export async function misuse(baseUrl: string) {
 t.test('a generated openapi-fetch client compiles and works, declared operations included', async (t) => {
   const folder = t.testdir({
     'page.ts': PAGE,
+    'bff-client.d.ts': ts.transpileDeclaration(readFileSync(CLIENT, 'utf8'), {}).outputText,
     'package.json': '{"type":"module"}',
     'operations.json': CALLED,
   })
@@ -182,7 +194,8 @@ t.test('a test fails if a server responds otherwise than documented', async (t) 
   const check = createCheck(document as never)
   const about = { title: 'a', status: 401, detail: 'b', requestId: 'c' }
   const problem = { type: 'urn:bff:problem:login_required', ...about, code: 'login_required' }
-  const site = { wType: 'Site', id: 7, name: '', description: '', code: '', creationDate: '', updateDate: '' }
+  const created = { creationDate: '', updateDate: '', picture: '' }
+  const site = { wType: 'Site', id: 7, name: '', description: '', code: '', ...created }
   for (const [request, status, type, body, says] of [
     ['GET /auth/session', 200, 'application/json', { authenticated: false, loginUrl: '/' }, null],
     ['GET /auth/session', 200, 'application/json', { authenticated: true }, /Session/],
