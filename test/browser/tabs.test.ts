@@ -2,7 +2,7 @@ import type { Page } from 'playwright-core'
 import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { decideOnPage, openTab, readFlux, showsState, signInByHand, startRedisDemo } from './demo.ts'
+import { decideOnPage, openTab, readFlux, showsState, startRedisDemo } from './demo.ts'
 import { findLeaks } from './leaks.ts'
 
 const browser = await launchChromium(t)
@@ -14,29 +14,6 @@ t.test('several tabs of one browser', async (t) => {
   const tabs = await Promise.all([0, 1, 2].map((at) => openTab(demo, `/?tab=${at}`)))
   const [first, second] = tabs as [Page, Page]
   await Promise.all(tabs.map((tab) => showsState(tab, 'out')))
-
-  await t.test('other tabs follow a change in one tab without a click', async (t) => {
-    await signInByHand(second, reverseProxy.publicUrl)
-    await showsState(first, 'in')
-    await first.locator('#session-log li.event-signed_in').waitFor()
-    t.equal(await readFlux(first), 200)
-
-    await second.goto(`${reverseProxy.publicUrl}/auth/login?returnTo=%2F%3Ftab%3D1`)
-    await decideOnPage(second, reverseProxy.publicUrl)
-    // A look after the end of the old session and before the new cookie shows an end, and then a beginning.
-    const begunAgain = 'li.event-replaced, li.event-signed_in ~ li.event-signed_in'
-    await first.locator('#session-log').locator(begunAgain).first().waitFor()
-    t.equal(await records(), 1, 'a second sign-in of the same browser ends the first session')
-    t.equal(await readFlux(first), 200, 'the first tab goes on with the new session')
-
-    await second.locator('#sign-out').click()
-    await Promise.all(tabs.map((tab) => showsState(tab, 'out')))
-    await first.locator('#notice[data-kind="ended"]').waitFor()
-    t.equal(await first.locator('#flux-body').textContent(), '', 'the data has left the other tab too')
-    t.strictSame(await context.cookies(), [])
-    t.equal(await records(), 0)
-    t.strictSame(await findLeaks(demo, [first, second]), [])
-  })
 
   await t.test('tabs that start to sign in together all end signed in, whatever their order', async (t) => {
     const signIns = () => sandbox.journal.entries({ kind: 'authorization_code', outcome: 'granted' }).length

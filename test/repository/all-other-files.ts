@@ -9,6 +9,5 @@ runTogether(
   'repository/project.test.ts',
   'repository/questions.test.ts',
   'repository/regular-expressions.test.ts',
-  'repository/troubleshooting.test.ts',
   'repository/verification.test.ts',
 )

@@ -6,7 +6,6 @@ export type Tool =
   | 'nginx'
   | 'haproxy'
   | 'caddy'
-  | 'systemd-analyze'
   | 'chromium'
   | 'firefox'
 export declare function givenPath(name: Tool): string | undefined

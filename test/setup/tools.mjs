@@ -11,7 +11,6 @@ const TOOLS = {
   nginx: ['nginx'],
   haproxy: ['haproxy'],
   caddy: ['caddy'],
-  'systemd-analyze': ['systemd-analyze'],
   firefox: ['firefox-esr', 'firefox', '/Applications/Firefox.app/Contents/MacOS/firefox'],
   chromium: [
     // Chromium without a window, and without the work for one.

@@ -8,7 +8,6 @@ import { parse, parseAllDocuments } from 'yaml'
 import { parseConfig } from '../../src/config/config.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
-import { findTool } from '../setup/tools.mjs'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -50,24 +49,6 @@ t.test(
     ]) {
       t.ok(unit.split('\n').includes(setting), setting)
     }
-  },
-)
-
-const systemd = findTool('systemd-analyze')
-
-t.test(
-  'systemd accepts the unit and rates its exposure as OK',
-  { skip: systemd === null && 'systemd-analyze is not installed (Debian: the package systemd)' },
-  async (t) => {
-    const folder = makeFolder('systemd')
-    const file = join(folder, 'token-handler-bff@.service')
-    writeFileSync(file, unit)
-    const verified = spawnSync(systemd!, ['verify', file], { encoding: 'utf8' })
-    t.match(verified, { status: 0, stdout: '', stderr: '' })
-    const { stdout } = spawnSync(systemd!, ['security', '--offline=true', '--no-pager', file], {
-      encoding: 'utf8',
-    })
-    t.match(stdout, /Overall exposure level for \S+: [\d.]+ OK/)
   },
 )
 

@@ -42,28 +42,8 @@ interface Model {
   validate(): void
 }
 
-/** An object that notes in `read` the paths of the members that somebody reads. */
-function watch<T extends object>(object: T, read: Set<string>, path = ''): T {
-  return new Proxy(object, {
-    get(target, name, receiver) {
-      const value: unknown = Reflect.get(target, name, receiver)
-      if (typeof name === 'symbol' || !Object.hasOwn(target, name)) return value
-      read.add(`${path}/${name}`)
-      return typeof value === 'object' && value !== null ? watch(value, read, `${path}/${name}`) : value
-    },
-  })
-}
-
-function pathsOf(value: unknown, path = ''): string[] {
-  if (typeof value !== 'object' || value === null) return []
-  return Object.entries(value).flatMap(([name, member]) => [
-    `${path}/${name}`,
-    ...pathsOf(member, `${path}/${name}`),
-  ])
-}
-
-/** Why the schema of its kind refuses a manifest, or which members of it the schema does not know. */
-async function objections(manifest: Manifest): Promise<string[]> {
+/** Why the schema of its kind refuses a manifest; null if it does not. */
+async function objection(manifest: Manifest): Promise<string | null> {
   const { apiVersion, kind } = manifest
   const schemas = apiVersion.startsWith('monitoring.')
     ? '@kubernetes-models/prometheus-operator'
@@ -74,41 +54,28 @@ async function objections(manifest: Manifest): Promise<string[]> {
       data: Manifest,
     ) => Model
   >
-  const read = new Set<string>()
   try {
-    watch(new Kind!(manifest), read).validate()
+    new Kind!(manifest).validate()
+    return null
   } catch (error) {
-    return [(error as Error).message]
+    return (error as Error).message
   }
-  // The schemas permit further members, which the Kubernetes API would drop. The validator reads only those it knows.
-  return pathsOf(manifest).filter((path) => !read.has(path))
 }
 
 t.test('the schemas of Kubernetes and of the Prometheus operator accept each manifest', async (t) => {
-  for (const manifest of manifests) t.strictSame(await objections(manifest), [], manifest.kind)
-  const { spec } = find('PodDisruptionBudget')
-  const wrong = (more: object) => ({ ...find('PodDisruptionBudget'), spec: { ...spec, ...more } })
-  t.match(await objections(wrong({ selector: 'pods' })), [/selector/], 'a wrong type')
-  t.strictSame(await objections(wrong({ maxUnavailabel: 1 })), ['/spec/maxUnavailabel'], 'a misspelled name')
+  for (const manifest of manifests) t.equal(await objection(manifest), null, manifest.kind)
+  const budget = find('PodDisruptionBudget')
+  t.match(await objection({ ...budget, spec: { ...budget.spec, selector: 'pods' } }), /selector/)
 })
 
 t.test('the ingress of deploy/ingress-nginx suits its schema and leads to the public service', async (t) => {
   const ingress = parse(readFileSync(INGRESS, 'utf8'), { version: '1.1' })
-  // The names of annotations are free, and so the schema does not know them.
-  const { annotations, ...metadata } = ingress.metadata
-  t.strictSame(
-    Object.values(annotations).filter((value) => typeof value !== 'string'),
-    [],
-  )
-  t.strictSame(await objections({ ...ingress, metadata }), [])
+  t.equal(await objection(ingress), null)
   const [{ host, http }] = ingress.spec.rules
   t.equal(`https://${host}`, settings.PUBLIC_URL)
   t.strictSame(ingress.spec.tls[0].hosts, [host])
-  const { metadata: service, spec } = find('Service')
-  t.strictSame(http.paths[0].backend.service, {
-    name: service.name,
-    port: { number: spec.ports[0].port },
-  })
+  const { metadata, spec } = find('Service')
+  t.strictSame(http.paths[0].backend.service, { name: metadata.name, port: { number: spec.ports[0].port } })
 })
 
 t.test('each environment variable is one that the server reads, secrets only by files', async (t) => {
