@@ -43,16 +43,6 @@ t.test('the checks find what must not happen in a history', async (t) => {
     t.match(found(history), ['an ended session was served by replica 1, 1700 ms after its sign-out'])
   })
 
-  t.test(
-    'no violation for an ended session that is served from memory, or by a frozen process',
-    async (t) => {
-      const history = withSession({ ended: { at, replica: 0 }, endingAt: at - 5 })
-      history.calls.push(call({ sentAt: at + 900 }), call({ sentAt: at + 1_700 }))
-      history.processes.push({ at: at - 200, replica: 1, what: 'frozen', code: null })
-      t.strictSame(found(history), [])
-    },
-  )
-
   t.test('data of another user, status 500, no response', async (t) => {
     const history = withSession({})
     history.calls.push(
@@ -91,26 +81,6 @@ t.test('the checks find what must not happen in a history', async (t) => {
       t.match(found(history), violations)
       t.equal(found(history).length, violations.length)
     }
-  })
-
-  t.test('a response that was lost on purpose explains a lost session', async (t) => {
-    const history = withSession({ lostAt: at + 5_000 })
-    const kind = 'cut a replica off from the token endpoint'
-    history.faults.push({
-      kind,
-      strikes: 'token endpoint',
-      replica: 0,
-      detail: '',
-      from: at,
-      until: at + 500,
-    })
-    history.tokenRequests.push(
-      presented({ arrivedAt: at, deliveredAt: null, closedAt: at + 10 }),
-      presented({ arrivedAt: at + 4_000, outcome: 'invalid_grant', status: 400 }),
-    )
-    const { losses, violations } = check(history)
-    t.strictSame(violations, [])
-    t.match(losses, [{ cause: 'a response was lost, on purpose' }])
   })
 
   t.test('a session that is not served after the faults', async (t) => {

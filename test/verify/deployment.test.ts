@@ -240,10 +240,6 @@ t.test('docker and kubectl commands of all pages name services, images and objec
     t.equal(name, metadata.name)
     t.ok(existsSync(`${ROOT}/src/${program}.ts`), program)
   })
-  each(/^kubectl rollout (?:restart|status) deployment (\S+)$/, (name) => t.equal(name, metadata.name))
-  each(/^kubectl apply -k (\S+)$/, (folder = '') =>
-    t.ok(existsSync(`${ROOT}/${folder}/kustomization.yaml`), folder),
-  )
   each(/^docker (?:build -t|push) registry\.example\/(\S+):(\S+)/, (name, tag) => {
     t.equal(name, images[0].name)
     t.equal(tag, images[0].newTag)

@@ -163,38 +163,3 @@ t.test('the commands and the page of docs/getting-started.md work as printed', a
     ['npm ci', 'cd examples/vite\nnpm run dev', 'PUBLIC_URL=http://localhost:5173 npm run demo'],
   )
 })
-
-t.test('a Vite project of your own works as docs/getting-started.md says', async (t) => {
-  const page = 'docs/getting-started.md'
-  const [vitePort, port] = [String(await freePort()), String(await freePort())]
-  const publicUrl = `http://localhost:${vitePort}`
-  const root = makeFolder('vite-project')
-  const text = readFileSync(join(ROOT, page), 'utf8')
-  const [, name = '', options = ''] = text.match(/`npm create vite@latest (\S+) -- (.+?)`/) ?? []
-  // What `npm create vite@latest` loads and runs.
-  const program = join(ROOT, 'node_modules/.bin/create-vite')
-  const created = startChild(t, program, [name, ...options.split(' ')], { cwd: root })
-  t.equal((await created.ended).code, 0)
-  const app = join(root, name)
-  symlinkSync(join(ROOT, 'node_modules'), join(app, 'node_modules'))
-  cpSync(join(ROOT, 'client/bff-client.ts'), join(app, 'src/bff-client.ts'))
-  const html = codeBlock(page, '2. Make a page', 'html').replace('"/page.js"', '"/src/page.js"')
-  writeFileSync(join(app, 'index.html'), html)
-  const script = codeBlock(page, '2. Make a page', 'js').replace("'/auth/client.js'", "'./bff-client'")
-  writeFileSync(join(app, 'src/page.js'), script)
-  const config = codeBlock('docs/spa.md', 'Develop with Vite', 'ts')
-  writeFileSync(join(app, 'vite.config.ts'), config.replace('5173', vitePort).replace('3000', port))
-
-  const demo = npm(t, ROOT, 'demo', { PORT: port, PUBLIC_URL: publicUrl })
-  t.teardown(() => demo.stop('SIGTERM'))
-  await waitForOutput(demo, (output) => /Ctrl-C/.exec(output), 60_000)
-  const vite = startChild(t, join(ROOT, 'node_modules/.bin/vite'), [], { cwd: app })
-  await waitForOutput(vite, (output) => (output.includes(vitePort) ? true : null), 60_000)
-
-  const { tab } = await newTab(t)
-  await tab.goto(publicUrl)
-  await tab.locator('#sign').click()
-  await decideOnPage(tab, publicUrl)
-  await says(tab, 'values')
-  t.equal(new URL(tab.url()).origin, publicUrl, 'the sign-in returns to Vite')
-})
