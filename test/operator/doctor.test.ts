@@ -202,12 +202,6 @@ t.test('a sound deployment', async (t) => {
     finds(t, await doctor({ ...env, REDIS_URL: url }), { Redis: /refused the credentials.*REDIS_URL/ })
   })
 
-  await t.test('finds an eviction policy that deletes sessions', async (t) => {
-    await redis.cli('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
-    finds(t, await doctor(env), { eviction: /REDIS_URL has maxmemory-policy allkeys-lru.*set noeviction/ })
-    await redis.cli('CONFIG', 'SET', 'maxmemory-policy', 'noeviction')
-  })
-
   await t.test('finds a Redis that takes no writes', async (t) => {
     await redis.cli('CONFIG', 'SET', 'maxmemory', '1')
     const full = await doctor(env)
