@@ -3,28 +3,13 @@ import { Writable } from 'node:stream'
 import { format, inspect } from 'node:util'
 import { serialize } from 'node:v8'
 import t from 'tap'
-import { createLog } from '../src/log.ts'
 import { Secret } from '../src/secret.ts'
 
 const VALUE = 'hunter2-hunter2'
 const secret = new Secret(VALUE)
 
-function sink(): { stream: Writable; text: () => string } {
-  const chunks: string[] = []
-  const stream = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      chunks.push(chunk.toString())
-      done()
-    },
-  })
-  return { stream, text: () => chunks.join('') }
-}
-
 t.test('only reveal() gives the value of a secret', async (t) => {
   t.equal(secret.reveal(), VALUE)
-})
-
-t.test('no way of turning a secret into text prints it', async (t) => {
   const holder = { password: secret, nested: { list: [secret] }, map: new Map([[secret, secret]]) }
   const texts = {
     template: `${secret}`,
@@ -50,18 +35,18 @@ t.test('no way of turning a secret into text prints it', async (t) => {
   }
 })
 
-t.test('neither the console nor the log prints a secret', async (t) => {
-  const out = sink()
-  const terminal = new Console({ stdout: out.stream, stderr: out.stream })
+t.test('the console does not print a secret', async (t) => {
+  let text = ''
+  const stream = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      text += chunk
+      done()
+    },
+  })
+  const terminal = new Console({ stdout: stream, stderr: stream })
   terminal.log(secret, { secret }, 'and %s', secret)
-  terminal.error(new Error('refused', { cause: secret }))
   terminal.table([{ secret }])
   terminal.dir({ secret }, { showHidden: true, depth: null })
-  createLog('trace', out.stream).info(
-    { secret, nested: { secret }, err: new Error('x', { cause: secret }) },
-    'said',
-  )
-  t.match(out.text(), '[secret]')
-  t.match(out.text(), 'said')
-  t.notMatch(out.text(), VALUE)
+  t.match(text, '[secret]')
+  t.notMatch(text, VALUE)
 })
