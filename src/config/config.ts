@@ -1,3 +1,4 @@
+import { BUILT_IN_DATA } from './built-in.ts'
 import {
   envFileHints,
   nearMisses,
@@ -104,8 +105,8 @@ function toConfig(values: Values) {
     egress: toEgress(values),
     /** `wac/fluxId` pairs that may be read without a session; null without the `client` flow. */
     clientFluxAllowed: values.OAUTH_FLOWS.has('client') ? (values.CLIENT_FLUX_ALLOWED ?? new Set()) : null,
-    /** Declared in `OPERATIONS_FILE`. */
-    operations: values.OPERATIONS_FILE?.operations ?? [],
+    /** Served below `/data`. */
+    operations: [...BUILT_IN_DATA, ...(values.OPERATIONS_FILE?.operations ?? [])],
     /** Asked who has signed in; null: nobody is. */
     identity: values.OPERATIONS_FILE?.identity ?? null,
     /** The first signs and seals, all are accepted. */

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { BUILT_IN } from '../../src/config/built-in.ts'
 import { problem } from '../../src/errors.ts'
 import { openApi, parameters } from '../../src/http/openapi.ts'
 import { VERSION } from '../../src/version.ts'
@@ -8,8 +9,10 @@ import { withHooks } from './hooks-server.ts'
 
 interface Document {
   info: { version: string }
-  paths: Record<string, Record<string, { security?: object[] }>>
+  paths: Record<string, Record<string, { security?: object[]; summary?: string }>>
 }
+
+const nameOf = ({ summary }: { summary?: string }) => summary
 
 const documentOf = async (bff: Bff) =>
   (await bff.browser().fetch('/openapi.json')).json() as unknown as Document
@@ -50,6 +53,13 @@ for (const [env, more] of [
     }
   })
 }
+
+t.test('each built-in operation has a route', async (t) => {
+  const { bff } = await shared()
+  const { paths } = await documentOf(bff)
+  const served = new Set(Object.values(paths).flatMap((methods) => Object.values(methods).map(nameOf)))
+  for (const { name } of BUILT_IN) t.ok(served.has(name), name)
+})
 
 t.test('405 allows exactly the methods that OpenAPI lists for a path', async (t) => {
   const { bff } = await shared({ OAUTH_FLOWS: 'code,token,password' })
