@@ -135,27 +135,20 @@ t.test('Expect: 100-continue gets a 100', async (t) => {
   t.match(heard, /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 400 [\s\S]*siteID/)
 })
 
-/** Sends the second part once `awaited` has come (else as soon as the first has been read), and gives all that came. */
-function twoParts(bff: Bff, first: string, second: string, awaited?: string): Promise<string> {
-  return new Promise((resolve) => {
-    const socket = net.connect(portOf(bff), '127.0.0.1', () => socket.write(first))
-    const chunks: Buffer[] = []
-    const text = (): string => Buffer.concat(chunks).toString()
-    let sent = false
-    const send = (): void => {
-      if (!sent) socket.write(second)
-      sent = true
-    }
-    if (awaited === undefined) bff.app.server.server.once('request', () => setImmediate(send))
-    socket.setTimeout(10_000, () => socket.destroy())
-    socket.on('data', (chunk) => {
-      chunks.push(chunk)
-      if (awaited !== undefined && text().includes(awaited)) send()
-    })
-    socket.on('error', () => {})
-    socket.on('close', () => {
-      readAnswers(portOf(bff), first + second, Buffer.concat(chunks))
-      resolve(text())
-    })
+/** Sends the second part once `awaited` has come, or else the first is read. Gives all that came. */
+async function twoParts(bff: Bff, first: string, second: string, awaited?: string): Promise<string> {
+  const socket = net.connect(portOf(bff), '127.0.0.1').on('error', () => {})
+  const over = once(socket, 'close')
+  const isRead = once(bff.app.server.server, 'request')
+  socket.write(first)
+  let text = ''
+  socket.on('data', (chunk) => {
+    text += chunk
   })
+  if (awaited === undefined) await isRead
+  else while (!text.includes(awaited)) await once(socket, 'data')
+  socket.write(second)
+  await over
+  readAnswers(portOf(bff), first + second, Buffer.from(text))
+  return text
 }

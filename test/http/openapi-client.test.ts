@@ -38,6 +38,11 @@ const ListThings = {
 const parts = { type: 'array', items: { $ref: '#' } }
 const properties = { name: { $ref: '#/definitions/name' }, parts }
 
+const TREE = { $ref: '#/$defs/tree' }
+const body = (schema: object, path: string) => ({
+  ...{ method: 'PUT', path: `/{wac}/${path}`, body: { schema: { type: 'object', ...schema } } },
+})
+
 /** A file of operations with everything that the document shows of one. */
 const OPERATIONS = JSON.stringify({
   operations: {
@@ -50,6 +55,16 @@ const OPERATIONS = JSON.stringify({
       path: '/{wac}/things/{thingId}',
       parameters: { thingId: { enum: ['a'] } },
     },
+    // Called as the schemas of UpdateSite.
+    SiteUpdate: body(
+      { properties: { name: { $ref: '#/definitions/name' } }, definitions: { name: TEXT } },
+      'a',
+    ),
+    SiteUpdateIn: body(
+      { properties: { tree: TREE }, $defs: { tree: { type: 'object', properties: { child: TREE } } } },
+      'b',
+    ),
+    SiteUpdateWithTarget: body({ properties: { again: { $ref: '#' } } }, 'c'),
   },
 })
 
@@ -185,6 +200,14 @@ t.test('a linter finds nothing in the description but the address of the test', 
     )
     t.equal(new Set(ids).size, ids.length, 'each operation has an id of its own')
     t.notOk(ids.includes(undefined as never))
+    const document = JSON.parse(source)
+    for (const [, path = ''] of source.matchAll(/"\$ref":"#\/([^"]+)"/g))
+      t.ok(
+        path.split('/').reduce((part, key) => part?.[key], document),
+        path,
+      )
+    for (const name of ['SiteUpdate', 'SiteUpdateIn', 'SiteUpdateWithTarget'])
+      t.equal(`${name}Body` in document.components.schemas, 'OPERATIONS_FILE' in env, name)
   }
 })
 
