@@ -59,7 +59,7 @@ export async function decide(
 }
 
 /** The address that the authorize page sends the browser to. */
-export function locationOf(response: Response): URL {
+function locationOf(response: Response): URL {
   return new URL(response.headers.get('location') ?? '')
 }
 
