@@ -161,45 +161,6 @@ export function createSessions(options: SessionsOptions): Sessions {
     return { kind: 'ended', reason: 'absolute', at: endsAt }
   }
 
-  async function replaceTokens(before: LiveSession, granted: TokenSet): Promise<Replaced> {
-    const { key, record } = before
-    const { gen, endsAt } = record
-    // A response names no user, and one without a refresh token leaves the old one in force (RFC 6749 section 6).
-    const { refreshToken, user = null } = before.tokens
-    const tokens = { ...granted, refreshToken: granted.refreshToken ?? refreshToken, user }
-    const sealed = sealTokens(keyring, key, tokens)
-    const session = { key, tokens, record: { ...record, tokens: sealed, gen: gen + 1, replacedAt: 0 } }
-    const replaced = await store.replaceTokens(key, { gen, tokens: sealed, endsAt })
-    if (replaced.kind !== 'pending') return concludeReplacement(session, replaced.kind)
-    // The store logs what it could not keep.
-    replaced.result.then(({ kind }) => void concludeReplacement(session, kind)).catch(() => {})
-    return { kind: 'changed' }
-  }
-
-  function concludeReplacement(
-    session: LiveSession,
-    kind: 'replaced' | 'newer' | 'gone' | 'expired',
-  ): Replaced {
-    const { key, tokens, record } = session
-    switch (kind) {
-      case 'replaced':
-        // The queue still holds an older entry of this session, so a failure is harmless.
-        options.schedule(key, tokens, record).catch(logDefect(log))
-        return { kind: 'granted', session }
-      case 'newer':
-        // Not revoked: that may revoke the whole grant (RFC 7009 section 2.1), and the newer tokens with it.
-        log.warn(
-          { event: 'refresh.overtaken', recordKey: inLog(key) },
-          'newer tokens were stored while this refresh was under way',
-        )
-        return { kind: 'changed' }
-      case 'gone':
-      case 'expired':
-        options.revoke(tokens)
-        return { kind: 'ended' }
-    }
-  }
-
   /** The session has ended even if the store cannot say why. */
   async function endedBefore(key: RecordKey): Promise<Found> {
     const kept = await store.readEnd(key).catch(() => null)
@@ -220,7 +181,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     readState: store.readState,
     touch: store.touch,
     end,
-    replaceTokens,
+    replaceTokens: createReplaceTokens(options),
     async endRefused(key, { gen, endsAt }, attempt) {
       const forMs = endsAt - clock.wall()
       // No revocation: the authorization server has just said that the refresh token is not valid.
@@ -234,6 +195,51 @@ export function createSessions(options: SessionsOptions): Sessions {
       if (ended.kind === 'ended') noteEnd({ key, reason: 'refused' })
       return ended.kind
     },
+  }
+}
+
+/** Replaces the tokens of sessions; see `Sessions.replaceTokens`. */
+function createReplaceTokens({
+  store,
+  keyring,
+  log,
+  schedule,
+  revoke,
+}: SessionsOptions): Sessions['replaceTokens'] {
+  function conclude(session: LiveSession, kind: 'replaced' | 'newer' | 'gone' | 'expired'): Replaced {
+    const { key, tokens, record } = session
+    switch (kind) {
+      case 'replaced':
+        // The queue still holds an older entry of this session, so a failure is harmless.
+        schedule(key, tokens, record).catch(logDefect(log))
+        return { kind: 'granted', session }
+      case 'newer':
+        // Not revoked: that may revoke the whole grant (RFC 7009 section 2.1), and the newer tokens with it.
+        log.warn(
+          { event: 'refresh.overtaken', recordKey: inLog(key) },
+          'newer tokens were stored while this refresh was under way',
+        )
+        return { kind: 'changed' }
+      case 'gone':
+      case 'expired':
+        revoke(tokens)
+        return { kind: 'ended' }
+    }
+  }
+
+  return async function replaceTokens(before, granted) {
+    const { key, record } = before
+    const { gen, endsAt } = record
+    // A response names no user, and one without a refresh token leaves the old one in force (RFC 6749 section 6).
+    const { refreshToken, user = null } = before.tokens
+    const tokens = { ...granted, refreshToken: granted.refreshToken ?? refreshToken, user }
+    const sealed = sealTokens(keyring, key, tokens)
+    const session = { key, tokens, record: { ...record, tokens: sealed, gen: gen + 1, replacedAt: 0 } }
+    const replaced = await store.replaceTokens(key, { gen, tokens: sealed, endsAt })
+    if (replaced.kind !== 'pending') return conclude(session, replaced.kind)
+    // The store logs what it could not keep.
+    replaced.result.then(({ kind }) => void conclude(session, kind)).catch(() => {})
+    return { kind: 'changed' }
   }
 }
 
