@@ -78,9 +78,7 @@ t.test('a server with one signed-in user', async (t) => {
       `__proto__=x; constructor=y; session=${good}`,
       `record=rubbish; session=${good}`,
     ]) {
-      const what = cookie.slice(0, 40)
-      t.match(problemOf(await askWith('/auth/session', cookie)), { authenticated: true }, what)
-      t.equal((await askWith('/flux/a?values=1', cookie)).status, 200, what)
+      t.match(problemOf(await askWith('/auth/session', cookie)), { authenticated: true }, cookie.slice(0, 40))
     }
     const inSecondField = await askWith('/flux/a?values=1', 'a=1', `session=${good}`)
     t.equal(inSecondField.status, 200, 'in a second Cookie header field')

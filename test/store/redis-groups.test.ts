@@ -1,38 +1,18 @@
-import t, { type Test } from 'tap'
-import type { RedisTarget } from '../../src/config/redis-url.ts'
+import t from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { until } from '../helpers/wait.ts'
 import { callEveryMethod } from './every-method.ts'
-import { newKey, redisStore, startSession, type TestStore } from './stores.ts'
+import { clusterTarget, newKey, redisStore, sees, sentinelTarget, startSession } from './stores.ts'
 import { refusesEveryMethod } from './unavailable.ts'
 import { untilItWorks } from './works.ts'
-
-const NOBODY = { username: null, password: null }
-const addressOf = (port: number) => ({ host: '127.0.0.1', port })
-
-/** Checks that the end of a session by one store shows to the other. */
-async function sees(t: Test, other: TestStore, one: TestStore): Promise<void> {
-  const key = await startSession(one)
-  t.not(await other.store.readState(key), null)
-  await one.store.end(key)
-  t.equal(await other.store.readState(key), null)
-}
 
 // The tests mostly wait, so they run concurrently.
 t.jobs = 2
 
 t.test('after a Sentinel failover sessions continue at the new master', async (t) => {
   const group = await startSentinelGroup(t)
-  const target: RedisTarget = {
-    kind: 'sentinel',
-    sentinels: group.sentinelPorts.map(addressOf),
-    master: 'mymaster',
-    db: 0,
-    login: NOBODY,
-    sentinelPassword: null,
-    tls: false,
-  }
+  const target = sentinelTarget(group.sentinelPorts)
   const one = await redisStore(t, target)
   const other = await redisStore(t, target)
   const key = await startSession(one)
@@ -52,12 +32,7 @@ t.test('after a Sentinel failover sessions continue at the new master', async (t
 
 t.test('after the death of a Cluster node its sessions continue at its replica', async (t) => {
   const cluster = await startCluster(t, { replicas: 1 })
-  const target: RedisTarget = {
-    kind: 'cluster',
-    nodes: cluster.nodes.slice(0, 2).map(({ port }) => addressOf(port)),
-    login: NOBODY,
-    tls: false,
-  }
+  const target = clusterTarget(cluster.nodes[1]!.port)
   const one = await redisStore(t, target)
   const other = await redisStore(t, target)
   const keys: RecordKey[] = []

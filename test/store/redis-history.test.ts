@@ -1,124 +1,116 @@
 import t from 'tap'
-import type { RecordKey } from '../../src/store/store.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
-import { PREFIX, redisStore, singleTarget, startSession, type TestStore } from './stores.ts'
+import {
+  begin,
+  granted,
+  LONG,
+  read,
+  release,
+  replace,
+  runCases,
+  type Step,
+  waitsLong,
+  written,
+} from './contract-steps.ts'
+import { PREFIX, redisStore, singleTarget, startSession } from './stores.ts'
 
-const LONG = 60_000
-const begin = (
-  { store }: TestStore,
-  key: RecordKey,
-  attempt: string,
-  gen = 1,
-  forcedWindowMs = 0,
-  livesMs = 0,
-) => store.beginRefresh(key, { gen, attempt, leaseMs: LONG, openMs: 0, livesMs, forcedWindowMs })
+/** The longest pause of a request that has no valid token. */
+const paused = { kind: 'paused', waitMs: 4_000 }
+const pausedStill = (begun: { kind: string; waitMs: number }) =>
+  begun.kind === 'paused' && begun.waitMs <= 4_000
 
-/** A server whose replication history the test can change, as a promotion does. */
-async function start(t: Parameters<typeof startRedis>[0]): Promise<{ redis: RedisServer; made: TestStore }> {
-  const redis = await startRedis(t, { args: ['--enable-debug-command', 'yes'] })
-  return { redis, made: await redisStore(t, singleTarget(redis.port)) }
-}
-
-t.jobs = 4
-
-t.test('after a change of history no refresh begins for some seconds, not even a forced one', async (t) => {
-  const { redis, made } = await start(t)
-  const key = await startSession(made)
-  await redis.cli('debug', 'change-repl-id')
-  for (const [attempt, window] of [
-    ['a', 0],
-    ['b', LONG],
-  ] as const) {
-    const begun = await begin(made, key, attempt, 1, window)
-    t.equal(begun.kind, 'paused')
-    t.ok(begun.kind === 'paused' && begun.waitMs > 3_000 && begun.waitMs <= 4_000)
-  }
-  const waited = await until(
-    'the pause has ended',
-    async () => (await begin(made, key, 'a')).kind === 'granted',
-  )
-  t.ok(waited > 3_000, `after ${Math.round(waited)} ms`)
-  t.equal((await made.store.read(key))?.doubts, 1, 'the pause leaves no doubt')
-})
-
-t.test('while the access token is valid the pause lasts one lease, but never past its expiry', async (t) => {
-  const { redis, made } = await start(t)
-  for (const [livesMs, pauseMs] of [
-    [2 * LONG, LONG],
-    [LONG / 2, LONG / 2],
-    [1_000, 4_000],
-  ] as const) {
-    const key = await startSession(made)
-    await redis.cli('debug', 'change-repl-id')
-    t.strictSame(await begin(made, key, 'a', 1, 0, livesMs), { kind: 'paused', waitMs: pauseMs })
-  }
-})
-
-t.test(
-  'a presentation in doubt whose lease was lost counts, and delays the next refresh after the pause',
-  async (t) => {
-    const { redis, made } = await start(t)
-    const key = await startSession(made)
-    const name = `${PREFIX}s:${key}`
-    const before = (await redis.cli('hgetall', name)).split('\n')
-    await begin(made, key, 'a')
+/** `promotion` changes the replication history of the server. */
+const casesOf = (
+  promotion: () => unknown,
+  set: (...fields: string[]) => Step[0],
+): Record<string, Step[]> => ({
+  'a session that begins under a history is refreshed without a pause': [[begin('a'), granted(0)]],
+  'while the access token is valid the pause lasts one lease': [
+    [promotion],
+    [begin('a', { livesMs: 2 * LONG }), { kind: 'paused', waitMs: LONG }],
+  ],
+  'the pause never lasts past the expiry of the access token': [
+    [promotion],
+    [begin('a', { livesMs: LONG / 2 }), { kind: 'paused', waitMs: LONG / 2 }],
+  ],
+  'the pause lasts four seconds at least': [[promotion], [begin('a', { livesMs: 1_000 }), paused]],
+  'a presentation in doubt whose lease was lost counts, and delays the next refresh after the pause': [
+    [begin('a'), granted(0)],
     // As on a replica that had not received the lease.
-    await redis.cli('del', name)
-    await redis.cli('hset', name, ...before)
-    await redis.cli('debug', 'change-repl-id')
-    t.equal((await begin(made, key, 'b', 1, 0, LONG)).kind, 'paused')
-    await made.store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: LONG })
-    t.equal((await begin(made, key, 'b', 1, 0, LONG)).kind, 'paused', 'still')
-    t.match(await made.store.read(key), { doubts: 1 })
-    await redis.cli('hset', name, 'leaseUntil', '0')
-    t.equal((await begin(made, key, 'b')).kind, 'backing_off')
-  },
-)
-
-t.test('each history causes one pause', async (t) => {
-  const { redis, made } = await start(t)
-  const key = await startSession(made)
-  t.equal((await begin(made, key, 'a')).kind, 'granted', 'no pause in the history of its creation')
-  await made.store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
-  await redis.cli('debug', 'change-repl-id')
-  await begin(made, key, 'a')
-  await redis.cli('hset', `${PREFIX}s:${key}`, 'leaseUntil', '0')
-  t.equal((await begin(made, key, 'a')).kind, 'granted')
-  await made.store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
-  await redis.cli('debug', 'change-repl-id')
-  t.equal((await begin(made, key, 'b')).kind, 'paused')
+    [set('lease', '', 'leaseUntil', '0', 'leasedAt', '0', 'doubts', '0')],
+    [promotion],
+    [begin('b', { livesMs: LONG }), { kind: 'paused' }],
+    [release('a', { doubts: 1, retryInMs: LONG })],
+    [begin('b', { livesMs: LONG }), { kind: 'paused' }],
+    [read, { doubts: 1 }],
+    [set('leaseUntil', '0')],
+    [begin('b'), { kind: 'backing_off' }],
+  ],
+  'each history causes one pause': [
+    [promotion],
+    [begin('a'), paused],
+    [set('leaseUntil', '0')],
+    [begin('a'), granted(0)],
+    [release('a')],
+    [promotion],
+    [begin('b'), paused],
+  ],
+  'the holder of a lease keeps it, and the pause follows': [
+    [begin('a'), granted(0)],
+    [promotion],
+    [begin('a'), granted(0)],
+    [begin('b'), waitsLong('busy')],
+    [release('a')],
+    [begin('b'), paused],
+  ],
+  'tokens that are written during the pause do not end it, since newer ones may follow': [
+    [promotion],
+    [begin('a'), paused],
+    [replace(1), written],
+    [begin('a', { gen: 2 }), pausedStill],
+    [replace(2), written],
+    [begin('a', { gen: 3 }), pausedStill],
+  ],
 })
 
-t.test('the holder of a lease keeps it, and the pause follows', async (t) => {
-  const { redis, made } = await start(t)
-  const key = await startSession(made)
-  await begin(made, key, 'a')
-  await redis.cli('debug', 'change-repl-id')
-  t.match(await begin(made, key, 'a'), { kind: 'granted', doubts: 0, openForMs: 0 })
-  const other = await begin(made, key, 'b')
-  t.ok(other.kind === 'busy' && other.waitMs > 30_000)
-  await made.store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
-  const next = await begin(made, key, 'b')
-  t.ok(next.kind === 'paused' && next.waitMs <= 4_000)
-})
+t.test('a server whose history changes, as at a promotion', async (t) => {
+  const redis = await startRedis(t, { args: ['--enable-debug-command', 'yes'] })
+  const made = await redisStore(t, singleTarget(redis.port))
+  const promotion = () => redis.cli('debug', 'change-repl-id')
+  await runCases(
+    t,
+    made,
+    casesOf(
+      promotion,
+      (...fields) =>
+        ({ key }) =>
+          redis.cli('hset', `${PREFIX}s:${key}`, ...fields),
+    ),
+  )
 
-t.test('tokens that are written during the pause do not end it, since newer ones may follow', async (t) => {
-  const { redis, made } = await start(t)
-  const key = await startSession(made)
-  await redis.cli('debug', 'change-repl-id')
-  await begin(made, key, 'a')
-  for (const gen of [1, 2]) {
-    await made.store.replaceTokens(key, { gen, tokens: 'sealed' })
-    t.equal((await begin(made, key, 'a', gen + 1)).kind, 'paused')
-  }
-})
+  await t.test(
+    'after a change of history no refresh begins for some seconds, not even a forced one',
+    async (t) => {
+      const session = { ...made, key: await startSession(made) }
+      await promotion()
+      for (const forcedWindowMs of [0, LONG])
+        t.ok(
+          pausedStill((await begin('a', { forcedWindowMs })(session)) as never),
+          `window ${forcedWindowMs}`,
+        )
+      const isGranted = async () => ((await begin('a')(session)) as { kind: string }).kind === 'granted'
+      const waited = await until('the pause has ended', isGranted)
+      t.ok(waited > 3_000, `after ${Math.round(waited)} ms`)
+      t.equal((await made.store.read(session.key))?.doubts, 1, 'the pause leaves no doubt')
+    },
+  )
 
-t.test('a Redis user without permission for INFO refreshes without a pause', async (t) => {
-  const { redis, made } = await start(t)
-  const key = await startSession(made)
-  await redis.cli('acl', 'setuser', 'default', '-info')
-  await redis.cli('debug', 'change-repl-id')
-  t.equal((await begin(made, key, 'a')).kind, 'granted')
-  t.equal((await begin(made, await startSession(made), 'a')).kind, 'granted')
+  await t.test('a Redis user without permission for INFO refreshes without a pause', async (t) => {
+    const session = { ...made, key: await startSession(made) }
+    await redis.cli('acl', 'setuser', 'default', '-info')
+    await promotion()
+    t.match(await begin('a')(session), granted(0))
+    t.match(await begin('a')({ ...made, key: await startSession(made) }), granted(0))
+  })
 })

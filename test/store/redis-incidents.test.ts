@@ -3,7 +3,7 @@ import { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
 import { elapsed, until } from '../helpers/wait.ts'
-import { newKey, redisStore, singleTarget, startSession, type TestStore } from './stores.ts'
+import { clusterTarget, newKey, redisStore, singleTarget, startSession, type TestStore } from './stores.ts'
 
 t.jobs = 3
 
@@ -81,12 +81,7 @@ t.test(
   'a Cluster shard that refuses writes or stays unavailable is no incident for the others',
   async (t) => {
     const cluster = await startCluster(t)
-    const made = await redisStore(t, {
-      kind: 'cluster',
-      nodes: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
-      login: { username: null, password: null },
-      tls: false,
-    })
+    const made = await redisStore(t, clusterTarget(cluster.nodes[1]!.port))
     const { store } = made
     for (const node of cluster.nodes) await node.cli('config', 'set', 'cluster-require-full-coverage', 'no')
     const keys = await Promise.all(Array.from({ length: 40 }, () => startInTime(made)))

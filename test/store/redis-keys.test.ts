@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Redis } from 'ioredis'
 import t from 'tap'
@@ -6,6 +7,7 @@ import { Secret } from '../../src/secret.ts'
 import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
 import { openTokens, sealTokens } from '../../src/session/sealed-tokens.ts'
 import { RECORD_SLACK_MS } from '../../src/store/store.ts'
+import { codeBlock } from '../helpers/documentation.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { everyMethod } from './every-method.ts'
 import { IDLE_MS, leaseRequest, newKey, newRecord, redisStore, singleTarget, startSession } from './stores.ts'
@@ -18,21 +20,14 @@ async function keysOf(redis: RedisServer): Promise<string[]> {
 
 /** The whole value of a key, in plain text. */
 async function textOf(redis: RedisServer, key: string): Promise<string> {
-  switch (await redis.cli('type', key)) {
-    case 'hash': {
-      const client = new Redis({ port: redis.port, host: '127.0.0.1' })
-      const fields = await client.hgetallBuffer(key)
-      client.disconnect()
-      // Sealed tokens are bytes.
-      return Object.entries(fields).join('\n') + Buffer.concat(Object.values(fields)).toString('latin1')
-    }
-    case 'string':
-      return await redis.cli('get', key)
-    case 'zset':
-      return await redis.cli('zrange', key, '0', '-1', 'withscores')
-    default:
-      throw new Error(`${key} has a type that the store does not use`)
-  }
+  const type = await redis.cli('type', key)
+  if (type === 'string') return await redis.cli('get', key)
+  if (type === 'zset') return await redis.cli('zrange', key, '0', '-1', 'withscores')
+  const client = new Redis({ port: redis.port, host: '127.0.0.1' })
+  const fields = await client.hgetallBuffer(key)
+  client.disconnect()
+  // Sealed tokens are bytes.
+  return Object.entries(fields).join('\n') + Buffer.concat(Object.values(fields)).toString('latin1')
 }
 
 t.test('after any method every key has the prefix, and an expiry unless it is a due queue', async (t) => {
@@ -63,6 +58,16 @@ t.test('only create() leaves a value at the key of a deleted record', async (t) 
     const records = (await keysOf(redis)).filter((key) => key.startsWith('bff:s:'))
     t.strictSame(records, [], name)
   }
+})
+
+t.test('the printed command deletes the 16 keys of the due queue of version 0.2, and no other', async (t) => {
+  const redis = await startRedis(t)
+  for (const key of ['bff:due', ...Array.from('0123456789abcdef', (shard) => `bff:due:{${shard}}`)])
+    await redis.cli('zadd', key, '1', newKey())
+  const { PATH, HOME } = process.env
+  const command = codeBlock('docs/deployment.md', 'From version 0.2', 'sh')
+  execFileSync('sh', ['-c', command], { env: { PATH, HOME, REDIS_URL: redis.url } })
+  t.strictSame(await keysOf(redis), ['bff:due'])
 })
 
 t.test('a record expires at its nearer limit plus the slack, exact to the millisecond', async (t) => {
@@ -148,14 +153,7 @@ t.test('Redis holds no readable token, session id, cookie value or nonce', async
   await store.schedule(key, 60_000)
   await store.create(key, { ...newRecord(Date.now()), tokens: sealed }, 15_000)
   await store.confirm(key)
-  await store.beginRefresh(key, {
-    gen: 1,
-    attempt: 'b',
-    leaseMs: 15_000,
-    openMs: 0,
-    livesMs: 0,
-    forcedWindowMs: 0,
-  })
+  await store.beginRefresh(key, leaseRequest('b'))
 
   const names = await keysOf(redis)
   const texts = await Promise.all(names.map((name) => textOf(redis, name)))

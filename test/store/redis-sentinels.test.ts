@@ -1,11 +1,10 @@
 import t, { type Test } from 'tap'
-import type { RedisTarget } from '../../src/config/redis-url.ts'
 import { freePort } from '../helpers/ports.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { redisCommand } from '../helpers/redis-command.ts'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { elapsed, until } from '../helpers/wait.ts'
-import { openRedisStore, redisStore, startSession, type TestStore } from './stores.ts'
+import { openRedisStore, redisStore, sees, sentinelTarget, startSession, type TestStore } from './stores.ts'
 import { untilItWorks } from './works.ts'
 
 // The tests mostly wait, so they run concurrently.
@@ -13,26 +12,6 @@ t.jobs = 3
 
 /** Time limit for a store to follow a promotion, in milliseconds. */
 const FOLLOWED_WITHIN_MS = 4_000
-
-function targetOf(ports: readonly number[]): RedisTarget {
-  return {
-    kind: 'sentinel',
-    sentinels: ports.map((port) => ({ host: '127.0.0.1', port })),
-    master: 'mymaster',
-    db: 0,
-    login: { username: null, password: null },
-    sentinelPassword: null,
-    tls: false,
-  }
-}
-
-/** Checks that the end of a session by one store shows to the other. */
-async function sees(t: Test, other: TestStore, one: TestStore): Promise<void> {
-  const key = await startSession(one)
-  t.not(await other.store.readState(key), null)
-  await one.store.end(key)
-  t.equal(await other.store.readState(key), null)
-}
 
 async function clientsAt(node: RedisServer): Promise<number> {
   return (await node.cli('client', 'list')).split('name=bff-').length - 1
@@ -64,7 +43,7 @@ t.test(
   'stores leave a frozen and superseded master within 4 seconds after it thaws, twice in a row',
   async (t) => {
     const group = await startSentinelGroup(t)
-    const target = targetOf(group.sentinelPorts)
+    const target = sentinelTarget(group.sentinelPorts)
     const stores = [await redisStore(t, target), await redisStore(t, target)]
     const key = await startSession(stores[0]!)
     await until('the replica has it', async () => (await group.replica.cli('exists', `bff:s:${key}`)) === '1')
@@ -86,7 +65,7 @@ t.test(
 
 t.test('a Sentinel that was frozen with the old master, and still names it, is not trusted', async (t) => {
   const group = await startSentinelGroup(t)
-  const stores = [await redisStore(t, targetOf(group.sentinelPorts))]
+  const stores = [await redisStore(t, sentinelTarget(group.sentinelPorts))]
   // A client that asks the Sentinels in sequence begins with the first of the list.
   group.pauseSentinels(0)
   group.master.pause()
@@ -94,7 +73,7 @@ t.test('a Sentinel that was frozen with the old master, and still names it, is n
   group.resumeSentinels(0)
   group.master.resume()
   await followed(t, stores, group.replica, group.master)
-  const late = await redisStore(t, targetOf(group.sentinelPorts))
+  const late = await redisStore(t, sentinelTarget(group.sentinelPorts))
   await until(
     'a store that starts now follows the promotion too',
     async () => (await clientsAt(group.replica)) === 2,
@@ -106,7 +85,7 @@ t.test(
   'without any Sentinel a store keeps its master, and asks the Sentinels again when they are back',
   async (t) => {
     const group = await startSentinelGroup(t)
-    const stores = [await redisStore(t, targetOf(group.sentinelPorts))]
+    const stores = [await redisStore(t, sentinelTarget(group.sentinelPorts))]
     const { store } = stores[0]!
     let lost = 0
     store.health.onIncident(() => {
@@ -131,7 +110,7 @@ t.test('Sentinels that are unreachable at the start have no effect, nor when the
   const group = await startSentinelGroup(t)
   const unusedPort = await freePort()
   group.pauseSentinels(1, 2)
-  const store = openRedisStore(t, targetOf([unusedPort, ...group.sentinelPorts]))
+  const store = openRedisStore(t, sentinelTarget([unusedPort, ...group.sentinelPorts]))
   await untilItWorks(store)
   group.resumeSentinels(1, 2)
   await elapsed(2_000)
@@ -145,7 +124,7 @@ t.test('Sentinels that are unreachable at the start have no effect, nor when the
 
 t.test('a store discovers Sentinels that the configuration does not name', async (t) => {
   const group = await startSentinelGroup(t)
-  const store = openRedisStore(t, targetOf(group.sentinelPorts.slice(0, 1)))
+  const store = openRedisStore(t, sentinelTarget(group.sentinelPorts.slice(0, 1)))
   await untilItWorks(store)
   // A Sentinel may name none for its first seconds.
   for (const port of group.sentinelPorts.slice(1)) {

@@ -1,17 +1,12 @@
 import t from 'tap'
 import { startCluster } from '../helpers/redis-groups.ts'
-import { newKey, redisStore, startSession } from './stores.ts'
+import { clusterTarget, newKey, redisStore, startSession } from './stores.ts'
 
 t.test(
   'while its slot moves, every operation on a session works, and its end keeps its reason',
   async (t) => {
     const cluster = await startCluster(t)
-    const target = {
-      kind: 'cluster',
-      nodes: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
-      login: { username: null, password: null },
-      tls: false,
-    } as const
+    const target = clusterTarget(cluster.nodes[1]!.port)
     const one = await redisStore(t, target)
     const other = await redisStore(t, target)
     const { store } = one

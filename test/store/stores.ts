@@ -1,4 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
+import type { Test } from 'tap'
 import type { RedisTarget } from '../../src/config/redis-url.ts'
 import { Secret } from '../../src/secret.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
@@ -77,23 +78,24 @@ export function openCommands(t: Teardown, target: RedisTarget): RedisClient {
   return connections.commands
 }
 
+function loginWith(password?: string) {
+  return { username: null, password: password === undefined ? null : new Secret(password) }
+}
+
+const addressOf = (port: number) => ({ host: '127.0.0.1', port })
+
 export function singleTarget(port: number, password?: string): RedisTarget {
-  return {
-    kind: 'single',
-    address: { host: '127.0.0.1', port },
-    db: 0,
-    login: { username: null, password: password === undefined ? null : new Secret(password) },
-    tls: false,
-  }
+  return { kind: 'single', address: addressOf(port), db: 0, login: loginWith(password), tls: false }
 }
 
 export function clusterTarget(port: number, password?: string): RedisTarget {
-  return {
-    kind: 'cluster',
-    nodes: [{ host: '127.0.0.1', port }],
-    login: { username: null, password: password === undefined ? null : new Secret(password) },
-    tls: false,
-  }
+  return { kind: 'cluster', nodes: [addressOf(port)], login: loginWith(password), tls: false }
+}
+
+export function sentinelTarget(ports: readonly number[]): RedisTarget {
+  const sentinels = ports.map(addressOf)
+  const common = { db: 0, login: loginWith(), sentinelPassword: null, tls: false }
+  return { kind: 'sentinel', sentinels, master: 'mymaster', ...common }
 }
 
 /** An unused record key. */
@@ -115,6 +117,14 @@ export async function startSession(
   await store.create(key, newRecord(now(), changes), 15_000)
   await store.confirm(key)
   return key
+}
+
+/** Checks that the end of a session by one store shows to the other. */
+export async function sees(t: Test, other: TestStore, one: TestStore): Promise<void> {
+  const key = await startSession(one)
+  t.not(await other.store.readState(key), null)
+  await one.store.end(key)
+  t.equal(await other.store.readState(key), null)
 }
 
 /** Both topologies with one server, for tests that apply to each. */

@@ -91,8 +91,8 @@ t.test('concurrent callers share one request, and its token until shortly before
 t.test('a token close to expiry is used while the next one is fetched', async (t) => {
   const { token, answer, waiting, pass } = await holding()
   pass(3_571_000)
-  t.equal(await word(token.obtain()), 'token-1', 'the caller does not wait')
-  t.equal(await word(token.obtain()), 'token-1')
+  for (const caller of ['the first', 'the second'])
+    t.equal(await word(token.obtain()), 'token-1', `${caller} caller does not wait`)
   t.equal(await waiting(), 1)
   await answer(3_600)
   await new Promise(setImmediate)
@@ -100,7 +100,7 @@ t.test('a token close to expiry is used while the next one is fetched', async (t
 })
 
 t.test(
-  'a caller waits if the token has expired, and a token that expires at once is used for a second',
+  'a caller waits if the token has expired; one that expires at once is used for a second',
   async (t) => {
     const { token, answer, waiting, pass } = await holding(60)
     pass(60_000)
@@ -110,7 +110,7 @@ t.test(
     t.equal(await second, 'token-2')
     t.equal(await word(token.obtain()), 'token-2', 'although the next one is requested')
     t.equal(await waiting(), 1)
-    await answer({ ...DOWN })
+    await answer(DOWN)
     await new Promise(setImmediate)
     pass(1_000)
     const third = word(token.obtain())
@@ -119,15 +119,16 @@ t.test(
   },
 )
 
-t.test(
-  'while the token endpoint fails it receives one request at a time, and other callers fail at once',
-  async (t) => {
+t.test('while the token endpoint fails it receives one request at a time, by its Retry-After', async (t) => {
+  for (const retryAfterSeconds of [null, 30]) {
     const { token, answer, waiting, pass } = arrange()
     for (let failure = 0; failure < 3; failure += 1) {
-      const asked = word(token.obtain())
-      await answer(DOWN)
-      t.equal(await asked, 'wait')
+      const asked = token.obtain()
+      await answer({ ...DOWN, retryAfterSeconds })
+      const ms = retryAfterSeconds === null ? Number : 30_000
+      t.match(await asked, { kind: 'wait', why: 'unavailable', ms })
     }
+    pass(retryAfterSeconds === null ? 0 : 29_000)
     t.equal(await word(token.obtain()), 'wait')
     t.equal(await waiting(), 0, 'a pause')
     pass(2_000)
@@ -136,19 +137,7 @@ t.test(
     t.equal(await word(token.obtain()), 'wait', 'no caller waits for the probe of another')
     await answer(3_600)
     t.equal(await probe, 'token-1')
-  },
-)
-
-t.test('a Retry-After of the authorization server is respected and passed on', async (t) => {
-  const { token, answer, waiting, pass } = arrange()
-  for (let failure = 0; failure < 3; failure += 1) {
-    const asked = token.obtain()
-    await answer({ ...DOWN, retryAfterSeconds: 30 })
-    t.match(await asked, { kind: 'wait', why: 'unavailable', ms: 30_000 })
   }
-  pass(29_000)
-  t.equal(await word(token.obtain()), 'wait')
-  t.equal(await waiting(), 0)
 })
 
 t.test('a refused token is replaced once for all its holders, and at most once a minute', async (t) => {
@@ -167,18 +156,21 @@ t.test('a refused token is replaced once for all its holders, and at most once a
   t.equal(await again, 'token-3')
 })
 
-t.test(
-  'a refused token whose replacement fails is not used again, and the next call asks again',
-  async (t) => {
-    const { token, answer, serial } = await holding()
+t.test('a refused token is not used again: its replacement may fail, or expire at once', async (t) => {
+  for (const [outcome, passMs] of [
+    [DOWN, 0],
+    [10, 10_000],
+  ] as const) {
+    const { token, answer, pass, serial } = await holding()
     const newer = word(token.requestNewer(serial))
-    await answer(DOWN)
-    t.equal(await newer, 'wait')
-    const next = word(token.obtain())
+    await answer(outcome)
+    t.equal(await newer, outcome === DOWN ? 'wait' : 'token-2')
+    pass(passMs)
+    const next = word(outcome === DOWN ? token.obtain() : token.requestNewer(serial + 1))
     await answer(3_600)
-    t.equal(await next, 'token-2')
-  },
-)
+    t.equal(await next, outcome === DOWN ? 'token-2' : 'token-3')
+  }
+})
 
 for (const hours of [1, -1]) {
   t.test(`a wall clock that steps by ${hours} h neither keeps a token nor delays a request`, async (t) => {
@@ -200,14 +192,3 @@ for (const hours of [1, -1]) {
     t.equal(await second, 'token-2')
   })
 }
-
-t.test('a refused token that has expired is replaced even just after another replacement', async (t) => {
-  const { token, answer, pass, serial } = await holding()
-  const newer = word(token.requestNewer(serial))
-  await answer(10)
-  t.equal(await newer, 'token-2')
-  pass(10_000)
-  const again = word(token.requestNewer(serial + 1))
-  await answer(10)
-  t.equal(await again, 'token-3')
-})

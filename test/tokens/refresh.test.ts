@@ -45,6 +45,7 @@ t.test(
     await time.advance(3_000)
     t.match(await shared.read(key), { gen: 2, doubts: 0, leaseUntil: 0 }, 'the late response was stored')
     t.match(await request(other, key), GEN_2)
+    t.strictSame(replica.outcomes, ['in_doubt', 'granted'], 'both are counted')
     t.equal(presentations.length, 1)
   },
 )
@@ -137,7 +138,7 @@ t.test('a refusal does not end a session while an earlier presentation may still
     t.match(await request(replica, key), { kind: 'wait' })
     t.equal(presentations.length, 1)
     if (isGranted) {
-      const late = { gen: 1, attempt: 'elsewhere', tokens: (await shared.read(key))!.tokens }
+      const late = { gen: 1, tokens: (await shared.read(key))!.tokens }
       t.match(await shared.replaceTokens(key, late), { kind: 'replaced', written: true })
       continue
     }
@@ -227,24 +228,26 @@ t.test('a stalled process does not conclude that the token endpoint hangs', asyn
   t.match(await asked, GEN_2)
 })
 
-t.test(
-  'a refusal that could not be written ends the session when the store is back, without a request',
-  async (t) => {
-    const { time, behave, presentations, request, shared, storeDown, replica, key } = await oneSession(t)
-    behave({ kind: 'refused', ms: 500 })
-    const asked = request(replica, key)
-    await time.settle()
-    storeDown(true)
-    await time.advance(600)
-    t.match(await asked, { kind: 'store_unavailable' })
-    await time.advance(60_000)
-    storeDown(false)
-    await time.advance(1_200)
-    t.equal(await shared.read(key), null)
-    t.strictSame(replica.ended, ['refused'])
-    t.equal(presentations.length, 1)
-  },
-)
+for (const kind of ['refused', 'granted'] as const) {
+  t.test(
+    `what could not be written is written when the store is back, without a request: ${kind}`,
+    async (t) => {
+      const { time, behave, presentations, request, shared, storeDown, replica, key } = await oneSession(t)
+      behave({ kind, ms: 500 })
+      const asked = request(replica, key)
+      await time.settle()
+      storeDown(true)
+      await time.advance(600)
+      t.match(await asked, { kind: 'store_unavailable' })
+      await time.advance(20_000)
+      storeDown(false)
+      await time.advance(1_200)
+      t.equal((await shared.read(key))?.gen, kind === 'granted' ? 2 : undefined)
+      t.strictSame(replica.ended, kind === 'granted' ? [] : ['refused'])
+      t.equal(presentations.length, 1)
+    },
+  )
+}
 
 t.test('an outage of the server delays a session in doubt by five seconds', async (t) => {
   const { time, presentations, request, shared, storeDown, replica, key } = await oneSession(t)
