@@ -98,7 +98,8 @@ t.test('an operator lists the sessions of a running deployment and ends them on 
     await until('the ends are counted', async () => (await endsCounted([one, other])) >= 3)
     await until('the queue is empty', isQueueEmpty)
     // As by a refresh that was under way.
-    for (const key of [id!, ...more]) await redis.cli('zadd', 'bff:due', '1', key)
+    const members = [id!, ...more].map((key) => Buffer.from(key, 'hex').toString('base64url'))
+    for (const member of members) await redis.cli('zadd', 'bff:due', '1', member)
     await until('the queue is empty again', isQueueEmpty)
     t.equal(await endsCounted([one, other]), 3)
   })

@@ -4,7 +4,7 @@
 -- KEYS[1] due queue
 -- ARGV[1] claim in milliseconds
 -- ARGV[2] how many at most
--- returns {the server's time, milliseconds until the next is due or -1, record key, how many milliseconds late, ...}
+-- returns {the server's time, milliseconds until the next is due or -1, member, how many milliseconds late, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local first = redis.call('ZRANGEBYSCORE', KEYS[1], 0, '+inf', 'LIMIT', 0, 1)

@@ -1,7 +1,7 @@
 -- Puts sessions into the due queue.
 -- KEYS[1] due queue
 -- ARGV[1] 'NX' to leave those alone that are in it, 'CH' to move them
--- ARGV[2] record key and milliseconds until it is due, in turn; further ones follow
+-- ARGV[2] member and milliseconds until it is due, in turn; further ones follow
 -- returns how many were added or moved
 local time = redis.call('TIME')
 -- The clock of the queue, see claim-due: `ahead` has a negative score.
