@@ -28,10 +28,17 @@ export type Segment = { readonly literal: string } | { readonly parameter: strin
 /** What the server writes into a body: a value, or that of a path parameter or of the account. */
 export type Filled = { readonly value: string | number | boolean | null } | { readonly from: string }
 
+/** A JSON Schema of an object, as Ajv takes it. */
+export interface BodySchema {
+  readonly properties?: object
+  readonly required?: readonly string[]
+  readonly [keyword: string]: unknown
+}
+
 /** The body of an operation. */
 export interface BodyRules {
   /** As declared in the file; null accepts any object. */
-  readonly schema: object | null
+  readonly schema: BodySchema | null
   readonly set: Readonly<Record<string, Filled>>
   /** Whether a filled-in member under another spelling is an unknown one. */
   readonly exactNames: boolean
@@ -94,14 +101,16 @@ export function mayMatchSamePath(one: readonly Segment[], other: readonly Segmen
   if (one.length !== other.length) return false
   return one.every((segment, index) => {
     const against = other[index]!
-    if ('parameter' in segment && 'parameter' in against) return true
-    if ('literal' in segment && 'literal' in against)
-      // The platform may read paths in any case.
-      return segment.literal.toLowerCase() === against.literal.toLowerCase()
-    const [literal, parameter] =
-      'literal' in segment ? [segment.literal, against] : [(against as { literal: string }).literal, segment]
-    return 'parameter' in parameter && parameter.parameter === 'wac' ? WAC.test(literal) : ID.test(literal)
+    if ('parameter' in segment)
+      return 'parameter' in against || takesLiteral(segment.parameter, against.literal)
+    if ('parameter' in against) return takesLiteral(against.parameter, segment.literal)
+    // The platform may read paths in any case.
+    return segment.literal.toLowerCase() === against.literal.toLowerCase()
   })
+}
+
+function takesLiteral(parameter: string, literal: string): boolean {
+  return parameter === 'wac' ? WAC.test(literal) : ID.test(literal)
 }
 
 /** Whether a path, which begins with `/`, can belong to an operation below the path of `BASE_URL`. */

@@ -271,12 +271,8 @@ function readQuery(
     report(at('query'), 'must be an object of types by the names of the parameters')
     return {}
   }
-  const properties = body?.schema && 'properties' in body.schema ? (body.schema.properties ?? {}) : {}
-  const taken = new Set(
-    [...Object.keys(parameters), ...Object.keys(body?.set ?? {}), ...Object.keys(properties as object)].map(
-      sameName,
-    ),
-  )
+  const ofBody = { ...body?.set, ...body?.schema?.properties }
+  const taken = new Set([...Object.keys(parameters), ...Object.keys(ofBody)].map(sameName))
   for (const name of repeatedIn(Object.keys(value).map((name) => name.toLowerCase())))
     report(at('query'), `names ${name} twice`)
   const read: Record<string, QueryType> = {}

@@ -37,7 +37,7 @@ export function createRouteTable(server: FastifyInstance): FindPath {
       ? null
       : {
           allow: found.map(({ method }) => method).join(', '),
-          config: found[0].config as FastifyContextConfig,
+          config: found[0].config,
         }
   }
 }

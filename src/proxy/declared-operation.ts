@@ -1,4 +1,4 @@
-import type { BodyRules, Operation, ParameterType, QueryType } from '../config/operation.ts'
+import type { BodyRules, BodySchema, Operation, ParameterType, QueryType } from '../config/operation.ts'
 import { parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
 import { DATA, ID } from '../paths.ts'
 import { MEDIA_TYPE } from './formats.ts'
@@ -21,10 +21,7 @@ const UNCHANGED = { type: 'null', description: 'Unchanged since `If-None-Match` 
 
 /** As declared, and with the account where the page may name it. */
 function bodySchemaOf({ name, account }: Operation, { schema }: BodyRules, accounts: AccountRules): object {
-  const declared = { type: 'object', ...schema, $id: `${name}Body` } as {
-    properties?: object
-    required?: readonly string[]
-  }
+  const declared: BodySchema = { type: 'object', ...schema, $id: `${name}Body` }
   if (account !== 'body') return declared
   const { properties, required = [] } = declared
   return {

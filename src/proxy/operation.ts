@@ -216,10 +216,7 @@ function compileBody(
       ([spelling, source]) => [keyOf(spelling), { spelling, source }],
     ),
   )
-  const { properties: described = {}, required = [] } = (schema ?? {}) as {
-    properties?: object
-    required?: readonly string[]
-  }
+  const { properties: described = {}, required = [] } = schema ?? {}
   const properties = Object.keys(described)
   const hidden = [...known.values()]
     .map(({ spelling }) => spelling)
