@@ -25,7 +25,8 @@ import { createMemoryStore } from './store/memory/store.ts'
 import { createOutbox, type OutboxStore } from './store/outbox.ts'
 import { createRedisStore } from './store/redis/store.ts'
 import { reportWrites } from './store/report-writes.ts'
-import { inLog, type SessionStore } from './store/store.ts'
+import { inLog } from './store/store.ts'
+import { whenConnected } from './store/when-connected.ts'
 import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
 import type { Tracing } from './tracing/spans.ts'
@@ -39,7 +40,6 @@ export type App = Awaited<ReturnType<typeof buildApp>>
 export const CACHED_SESSIONS = 20_000
 /** Longest wait of a start for the store. */
 const STORE_WAIT_MS = 1_000
-const STORE_TRY_MS = 10
 
 /** Creates every object and registers the routes of every folder. `onStoreRefused`: the store refuses the credentials. */
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {
@@ -193,18 +193,8 @@ function openStore(
             tracing?.command(command, seconds, ok)
           },
         })
-  return { base, storeTried: () => Promise.race([connected(base), unreachable, pause(STORE_WAIT_MS)]) }
-}
-
-async function connected(store: Pick<SessionStore, 'ping'>): Promise<void> {
-  const until = performance.now() + STORE_WAIT_MS
-  while (performance.now() < until) {
-    try {
-      return await store.ping()
-    } catch {
-      await pause(STORE_TRY_MS)
-    }
-  }
+  const tried = () => whenConnected(base.ping, STORE_WAIT_MS).catch(() => {})
+  return { base, storeTried: () => Promise.race([tried(), unreachable, pause(STORE_WAIT_MS)]) }
 }
 
 /** A new session is scheduled, and a refresh may end a session: both are made here. */

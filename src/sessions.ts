@@ -6,6 +6,7 @@ import { type Command, createTerminal, HELP, parseArguments } from './operator/c
 import { runCommand } from './operator/commands.ts'
 import { createRedisStore } from './store/redis/store.ts'
 import { type SessionStore, StoreUnavailable } from './store/store.ts'
+import { whenConnected } from './store/when-connected.ts'
 import { VERSION } from './version.ts'
 
 const DONE = 0
@@ -13,7 +14,6 @@ const NOT_DONE = 1
 const WRONG = 2
 
 const CONNECT_WITHIN_MS = 5_000
-const RETRY_MS = 50
 
 const terminal = createTerminal(process.stdout, process.stderr, () => performance.now())
 // The Redis client prints error texts of Redis there.
@@ -89,23 +89,16 @@ async function connect({ store: settings, idleSeconds }: OperatorConfig): Promis
     onReachable() {},
     observe() {},
   })
-  const deadline = performance.now() + CONNECT_WITHIN_MS
-  for (;;) {
-    try {
-      await store.ping()
-      return store
-    } catch {
-      if (refused === null && performance.now() < deadline) {
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
-        continue
-      }
-      await store.close()
-      throw new Error(
-        refused === null
-          ? `Redis cannot be reached (${reason}): check REDIS_URL.`
-          : `Redis refused the credentials (${refused}): check REDIS_URL.`,
-      )
-    }
+  try {
+    await whenConnected(store.ping, CONNECT_WITHIN_MS, () => refused !== null)
+    return store
+  } catch {
+    await store.close()
+    throw new Error(
+      refused === null
+        ? `Redis cannot be reached (${reason}): check REDIS_URL.`
+        : `Redis refused the credentials (${refused}): check REDIS_URL.`,
+    )
   }
 }
 

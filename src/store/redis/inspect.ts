@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { RedisTarget } from '../../config/redis-url.ts'
 import { StoreUnavailable } from '../store.ts'
+import { whenConnected } from '../when-connected.ts'
 import { inTime } from './command-timeout.ts'
 import {
   type ClientCertificate,
@@ -26,7 +27,6 @@ type RedisInspection =
     }
 
 const CONNECT_WITHIN_MS = 3_000
-const RETRY_MS = 50
 /** A probe record that was left behind, because the connection broke, is gone after this. */
 const PROBE_LIFE_MS = 5_000
 
@@ -106,7 +106,7 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
   } as const
   const lease = { leaseMs: PROBE_LIFE_MS, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
   try {
-    await whenConnected(() => store.create(key, record, PROBE_LIFE_MS))
+    await whenConnected(() => store.create(key, record, PROBE_LIFE_MS), CONNECT_WITHIN_MS, hasReplied)
     for (const step of [
       () => store.confirm(key),
       () => store.read(key),
@@ -134,18 +134,9 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
   }
 }
 
-/** Repeats a step until the connection of its store is made. An error that the server sent ends it at once. */
-async function whenConnected(step: () => Promise<void>): Promise<void> {
-  const deadline = performance.now() + CONNECT_WITHIN_MS
-  for (;;) {
-    try {
-      return await step()
-    } catch (error) {
-      const hasReplied = error instanceof StoreUnavailable && isErrorReply(error.cause)
-      if (hasReplied || performance.now() > deadline) throw error
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
-    }
-  }
+/** An error that the server itself sent: it is reached. */
+function hasReplied(error: unknown): boolean {
+  return error instanceof StoreUnavailable && isErrorReply(error.cause)
 }
 
 function textOf(error: unknown): string {
