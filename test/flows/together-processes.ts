@@ -1,4 +1,10 @@
 import { runTogether } from '../helpers/together.ts'
 
 // Their tests wait most of the time, so several of them run at once.
-runTogether('flows/drain.test.ts', 'flows/rotation.test.ts', 'flows/stop.test.ts', 'flows/tracing.test.ts')
+runTogether(
+  'flows/drain.test.ts',
+  'flows/refresh-processes.test.ts',
+  'flows/rotation.test.ts',
+  'flows/stop.test.ts',
+  'flows/tracing.test.ts',
+)
