@@ -58,14 +58,10 @@ export async function createSignIns(config: Config, report: Report, operator: Op
   let cameBack = (_query: URLSearchParams): void => {}
 
   function begin(): Started {
-    const nonce = newSecret()
-    const callback = `${publicUrl}${PATHS.callback}`
-    const redirectUri = oauth.redirect === 'fixed' ? callback : `${callback}/${nonce}`
-    const verifier = oauth.pkce ? randomBytes(32).toString('base64url') : null
-    const secret = newSecret()
-    for (const text of [nonce, secret, verifier]) if (text !== null) report.hide(text)
-    started = { secret, nonce, redirectUri, verifier }
-    return started
+    const begun = newSignIn(config)
+    for (const text of [begun.nonce, begun.secret, begun.verifier]) if (text !== null) report.hide(text)
+    started = begun
+    return begun
   }
 
   const addressOf = ({ nonce, redirectUri, verifier }: Started): Promise<string> =>
@@ -154,11 +150,8 @@ export async function createSignIns(config: Config, report: Report, operator: Op
         return null
       }
       const state = query.get('state')
-      return {
-        tokens: outcome.tokens,
-        response,
-        state: state === null ? 'absent' : state === nonce ? 'echoed' : 'other',
-      }
+      const echo = state === null ? 'absent' : state === nonce ? 'echoed' : 'other'
+      return { tokens: outcome.tokens, response, state: echo }
     },
     async close() {
       server.closeAllConnections()
@@ -166,6 +159,14 @@ export async function createSignIns(config: Config, report: Report, operator: Op
       await authorizationServer.close()
     },
   }
+}
+
+function newSignIn({ publicUrl, oauth }: Config): Started {
+  const nonce = newSecret()
+  const callback = `${publicUrl}${PATHS.callback}`
+  const redirectUri = oauth.redirect === 'fixed' ? callback : `${callback}/${nonce}`
+  const verifier = oauth.pkce ? randomBytes(32).toString('base64url') : null
+  return { secret: newSecret(), nonce, redirectUri, verifier }
 }
 
 function newSecret(): string {
