@@ -1,16 +1,31 @@
 // What a test run prints: one line for each file, the failures in full at the end, then what was skipped and the totals.
+// On a terminal the last line shows the progress, and failures are shown as they come.
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { Transform } from 'node:stream'
 import { Parser } from 'tap-parser'
 import { stringify } from 'yaml'
 
+const DURATIONS = '.tap/durations.json'
 /** What tap adds to a failure that no reader needs. */
-const NOT_SHOWN = /^(?:source|tapCaller|stack|at|diff|found|wanted|compare|command)$/
+const NOT_SHOWN = new Set([
+  'source',
+  'tapCaller',
+  'stack',
+  'at',
+  'diff',
+  'found',
+  'wanted',
+  'compare',
+  'command',
+])
 
 export default class Reporter extends Transform {
   #parser = new Parser()
+  #isTerminal = process.stdout.isTTY === true
   #startedAt = Date.now()
+  #lastDurations = readDurations()
   #files = 0
-  #ended = 0
+  #durations = new Map()
   #counts = { passed: 0, failed: 0, skipped: 0 }
   #failures = []
   #skips = new Map()
@@ -48,15 +63,21 @@ export default class Reporter extends Transform {
       const hasFailed = this.#failures.length > failedBefore
       // The line that closes a subtest repeats its verdict, unless it fails for a reason of its own, such as a timeout.
       if (!result.closingTestPoint || (!result.ok && !hasFailed)) this.#note(result, file, path ?? [])
-      if (path === null) this.#endFile(result, this.#failures.length > failedBefore)
+      if (path === null) this.#endFile(result, this.#failures.slice(failedBefore))
     })
     parser.on('bailout', (reason) => this.#note({ ok: false, name: `Bail out! ${reason}` }, file, path ?? []))
   }
 
-  #endFile({ name, time = 0 }, hasFailed) {
-    this.#ended += 1
-    const verdict = hasFailed ? 'FAILED' : 'ok'
-    this.push(`${verdict.padEnd(6)} ${name} (${(time / 1_000).toFixed(1)} s)\n`)
+  #endFile({ name, time }, failures) {
+    const ms = time ?? 0
+    this.#durations.set(name, ms)
+    if (this.#isTerminal) {
+      for (const failure of failures) this.#print(`\r\x1b[K${textOf(failure)}\n`)
+      this.#print(`\r\x1b[K${this.#progress()}`)
+    } else {
+      const verdict = failures.length === 0 ? 'ok' : 'FAILED'
+      this.#print(`${verdict.padEnd(6)} ${name} (${(ms / 1_000).toFixed(1)} s)\n`)
+    }
   }
 
   #note({ ok, name, skip, todo, diag }, file, path) {
@@ -73,18 +94,39 @@ export default class Reporter extends Transform {
     }
   }
 
+  #progress() {
+    const done = `${this.#durations.size} of ${this.#files} files, ${this.#counts.failed} failed`
+    const all = Object.entries(this.#lastDurations)
+    const left = all.filter(([name]) => !this.#durations.has(name))
+    // The last run was of other files, so its durations say nothing.
+    if (all.length !== this.#files || left.length === 0) return done
+    const elapsed = Date.now() - this.#startedAt
+    const leftMs = (elapsed * sum(left.map(([, ms]) => ms))) / sum([...this.#durations.values()])
+    return `${done}, about ${Math.ceil(leftMs / 60_000)} min left`
+  }
+
   #end(ok) {
-    if (this.#failures.length > 0) this.push('\nWhat failed:\n')
-    for (const failure of this.#failures) this.push(`\n${textOf(failure)}`)
-    for (const [why, tests] of this.#skips) this.push(`\nSkipped: ${why}\n  ${tests.join('\n  ')}\n`)
+    if (this.#isTerminal) this.#print('\r\x1b[K')
+    if (this.#failures.length > 0) this.#print('\nWhat failed:\n')
+    for (const failure of this.#failures) this.#print(`\n${textOf(failure)}`)
+    for (const [why, tests] of this.#skips) this.#print(`\nSkipped: ${why}\n  ${tests.join('\n  ')}\n`)
     // A run that ends without a verdict of its own, as after a signal, has failed.
     if (!ok && this.#counts.failed === 0) this.#counts.failed = 1
     const { passed, failed, skipped } = this.#counts
     const seconds = Math.round((Date.now() - this.#startedAt) / 1_000)
-    this.push(
-      `\n${passed} passed, ${failed} failed, ${skipped} skipped (${this.#ended} of ${this.#files} files, ${seconds} s)\n`,
+    this.#print(
+      `\n${passed} passed, ${failed} failed, ${skipped} skipped (${this.#durations.size} of ${this.#files} files, ${seconds} s)\n`,
     )
+    writeDurations(Object.fromEntries(this.#durations))
   }
+
+  #print(text) {
+    this.push(text)
+  }
+}
+
+function sum(numbers) {
+  return numbers.reduce((total, number) => total + number, 0)
 }
 
 function textOf({ file, path, diag }) {
@@ -93,8 +135,21 @@ function textOf({ file, path, diag }) {
   if (diag?.diff) lines.push(diag.diff.trimEnd())
   else if (diag && 'found' in diag)
     lines.push(stringify({ found: diag.found, wanted: diag.wanted }).trimEnd())
-  const rest = Object.fromEntries(Object.entries(diag ?? {}).filter(([name]) => !NOT_SHOWN.test(name)))
+  const rest = Object.fromEntries(Object.entries(diag ?? {}).filter(([name]) => !NOT_SHOWN.has(name)))
   if (Object.keys(rest).length > 0) lines.push(stringify(rest).trimEnd())
   if (diag?.stack) lines.push(diag.stack.trimEnd())
   return `${lines.join('\n').replaceAll('\n', '\n    ')}\n`
+}
+
+function readDurations() {
+  try {
+    return JSON.parse(readFileSync(DURATIONS, 'utf8'))
+  } catch {
+    return {}
+  }
+}
+
+function writeDurations(durations) {
+  mkdirSync('.tap', { recursive: true })
+  writeFileSync(DURATIONS, `${JSON.stringify(durations)}\n`)
 }

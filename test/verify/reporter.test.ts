@@ -5,12 +5,13 @@ import { makeFolder } from '../helpers/watchdog.ts'
 
 const REPORTER = fileURLToPath(new URL('../setup/reporter.mjs', import.meta.url))
 
-/** What the reporter prints of a run, in a folder of its own, since it keeps the durations of files. */
-function report(tap: string): string {
+/** What the reporter prints of a run. `folder` keeps the durations of files. */
+function report(tap: string, { isTerminal = false, folder = makeFolder('reporter') } = {}): string {
   const script = `import Reporter from ${JSON.stringify(REPORTER)}
+    process.stdout.isTTY = ${isTerminal}
     process.stdin.pipe(new Reporter()).pipe(process.stdout)`
   const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
-    cwd: makeFolder('reporter'),
+    cwd: folder,
     input: tap,
     encoding: 'utf8',
   })
@@ -18,7 +19,7 @@ function report(tap: string): string {
 }
 
 const RUN = `TAP version 14
-1..1
+1..2
 # Subtest: a.test.ts
     # Subtest: it counts
         ok 1 - one
@@ -38,18 +39,22 @@ const RUN = `TAP version 14
     1..2
     # failed 1 of 2 tests
 not ok 1 - a.test.ts # time=10ms
-# failed 1 of 1 test
+# Subtest: b.test.ts
+    ok 1 - three
+    1..1
+ok 2 - b.test.ts # time=20ms
+# failed 1 of 2 tests
 `
 
 t.test(
   'a run prints a line for each file, each failure once, each skip at the end, and the totals',
   async (t) => {
     const printed = report(RUN)
-    t.match(printed, /^FAILED a\.test\.ts /)
+    t.match(printed, /^FAILED a\.test\.ts .*\nok {5}b\.test\.ts /)
     t.equal(printed.match(/not ok/g)?.length, 1)
     t.match(printed, 'not ok a.test.ts > it counts > two\n    at a.test.ts:7\n    -1\n    +2\n')
     t.match(printed, /Skipped: no clock here\n {2}a\.test\.ts > it waits\n/)
-    t.match(printed, /\n1 passed, 1 failed, 1 skipped \(1 of 1 files, \d+ s\)\n$/)
+    t.match(printed, /\n2 passed, 1 failed, 1 skipped \(2 of 2 files, \d+ s\)\n$/)
   },
 )
 
@@ -68,3 +73,14 @@ not ok 1 - a.test.ts # time=10ms
   t.match(printed, 'exitCode: 7')
   t.match(printed, /\n1 passed, 1 failed, 0 skipped /)
 })
+
+t.test(
+  'on a terminal it shows failures as they come, the files that are done and the time that is left',
+  async (t) => {
+    const folder = makeFolder('reporter')
+    report(RUN, { folder })
+    const printed = report(RUN, { folder, isTerminal: true })
+    t.ok(printed.indexOf('not ok a.test.ts') < printed.indexOf('1 of 2 files, 1 failed, about 1 min left'))
+    t.match(printed, /2 of 2 files, 1 failed\r/)
+  },
+)
