@@ -89,16 +89,6 @@ t.test('a holder that could not renew its lease during a store outage takes it a
   t.match(await shared.read(key), { gen: 2 })
 })
 
-t.test('a request that hangs is aborted although its session has ended', async (t) => {
-  const { time, behave, presentations, request, replica, key } = await oneSession(t)
-  behave({ kind: 'granted', ms: 600_000 })
-  void request(replica, key)
-  await time.advance(100)
-  await replica.sessions.end(key, 'logout')
-  await time.advance(35_000)
-  t.ok(presentations[0]!.answeredAt <= time.now())
-})
-
 t.test('a holder whose lease the store has lost takes it again', async (t) => {
   const { time, behave, presentations, request, shared, replica, other, key } = await oneSession(t, {
     replicas: 2,
@@ -163,17 +153,6 @@ t.test(
   },
 )
 
-t.test('new tokens are stored although a renewal said that the lease is taken', async (t) => {
-  const { time, behave, request, shared, replica, key } = await oneSession(t)
-  const { renewLease } = shared
-  Object.assign(shared, { renewLease: async () => 'taken' })
-  t.teardown(() => Object.assign(shared, { renewLease }))
-  behave({ kind: 'granted', ms: 2_000, early: true })
-  void request(replica, key)
-  await time.advance(5_000)
-  t.equal((await shared.read(key))?.gen, 2, 'no other process had replaced them')
-})
-
 t.test(
   'a process that was stalled before it sent does not count that against the token endpoint',
   async (t) => {
@@ -211,22 +190,6 @@ for (const isStalled of [true, false]) {
     },
   )
 }
-
-t.test('a stalled process does not conclude that the token endpoint hangs', async (t) => {
-  const { time, behave, request, replica, key } = await oneSession(t, { upMs: 5_000 })
-  behave({ kind: 'in_doubt', rotates: false })
-  await request(replica, key)
-  const failures = replica.tokens.consecutiveFailures()
-  await time.advance(2_000)
-  behave({ kind: 'granted', ms: 4_000 })
-  const asked = request(replica, key)
-  await time.settle()
-  time.stall(3_500)
-  await time.advance(100)
-  t.equal(replica.tokens.consecutiveFailures(), failures, 'before the response')
-  await time.advance(500)
-  t.match(await asked, GEN_2)
-})
 
 for (const kind of ['refused', 'granted'] as const) {
   t.test(

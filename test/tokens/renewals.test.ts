@@ -158,15 +158,6 @@ t.test('a forced refresh is the next one after a plain one that failed', async (
   t.equal(presentations.length, 2)
 })
 
-t.test('after a refusal, newer tokens that have expired meanwhile are not used', async (t) => {
-  const { time, request, replica, key } = await oneSession(t)
-  await replica.tokens.stop()
-  t.match(await request(replica, key, 1), GEN_2)
-  t.match(await request(replica, key, 1), GEN_2)
-  await time.advance(400_000)
-  t.match(await request(replica, key, 1), { kind: 'token', session: { record: { gen: 3 } } })
-})
-
 t.test('a session without a refresh token ends with its access token', async (t) => {
   const { time, addReplica, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
