@@ -448,6 +448,7 @@ export class InvariantChecker {
         session.rolledBack = true
       } else if (serialOf(after.tokens) < serialOf(before.tokens)) {
         session.rolledBack = true
+        session.storedSerial = serialOf(after.tokens)
         const writer = this.#granted.get(session.family)
         if (writer === undefined || !writer.by.alive)
           this.#addCause(session, 'failover lost the newest write with its process')
