@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import type { Clock } from '../clock.ts'
 import { problem } from '../errors.ts'
 import type { Keyring } from '../keyring.ts'
@@ -29,13 +30,14 @@ export type RateLimit = (name: string, members?: Members) => Promise<void>
 
 /** Counts tries by name and minute, over all processes of the store. This process counts alone while the store is away. */
 export function createRateLimit({ kind, perMinute, store, keyring, clock }: RateLimitOptions): RateLimit {
-  const windows = new Map<string, { count: number; endsAt: number }>()
+  /** `own`: tries of this process. `others`: how many more the store had, as far as known. */
+  const windows = new Map<string, { own: number; others: number; endsAt: number }>()
 
   function windowOf(bucket: string) {
     const at = clock.monotonic()
     const known = windows.get(bucket)
     if (known !== undefined && at < known.endsAt) return known
-    const begun = { count: 0, endsAt: at + MINUTE_MS }
+    const begun = { own: 0, others: 0, endsAt: at + MINUTE_MS }
     windows.set(bucket, begun)
     return begun
   }
@@ -44,23 +46,25 @@ export function createRateLimit({ kind, perMinute, store, keyring, clock }: Rate
     if (perMinute === 0) return
     const bucket = `${kind}:${keyring.digitsOf('tries', name).slice(0, BUCKET_DIGITS)}`
     const window = windowOf(bucket)
-    window.count += 1
-    let tries = window.count
+    window.own += 1
+    const { own } = window
+    const isPermitted = (): boolean => own + window.others <= perMinute
     // A client that is over its limit costs the store nothing more.
-    if (tries <= perMinute) {
+    if (isPermitted()) {
       const counted = store.countTry(bucket, MINUTE_MS).then(
         (shared) => {
-          if (shared === null) return null
+          if (shared === null) return
           // Also after the timeout: the next try then knows of those in other processes.
-          window.count = shared.count
+          window.others = shared.count - own
           window.endsAt = clock.monotonic() + shared.leftMs
-          return shared.count
         },
-        () => null,
+        () => {},
       )
-      tries = (await withTimeout(counted, PATIENCE_MS)) ?? tries
+      await withTimeout(counted, PATIENCE_MS)
+      // In a process that was held up the timer runs before the reply is read.
+      await setImmediate()
     }
-    if (tries <= perMinute) return
+    if (isPermitted()) return
     const seconds = Math.max(1, Math.ceil((window.endsAt - clock.monotonic()) / 1_000))
     throw problem('rate_limited', { headers: { 'retry-after': String(seconds) }, members })
   }

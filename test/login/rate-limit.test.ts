@@ -1,3 +1,4 @@
+import { MessageChannel } from 'node:worker_threads'
 import t from 'tap'
 import { createKeyring } from '../../src/keyring.ts'
 import { createRateLimit } from '../../src/login/rate-limit.ts'
@@ -98,11 +99,32 @@ t.test(
     await Promise.resolve()
     await t.rejects(count('192.0.2.1'), LIMITED, 'two in other processes')
 
+    for (let attempt = 0; attempt < 3; attempt += 1) await t.resolves(count('192.0.2.2'))
+    calls[1]!.reply({ count: 1, leftMs: 60_000 })
+    await Promise.resolve()
+    await t.rejects(count('192.0.2.2'), LIMITED, 'the reply to the first says nothing of the other two')
+
     const broken = limitOf({ store: { countTry: () => Promise.reject(new Error('away')) } })
     for (let attempt = 0; attempt < 3; attempt += 1) await t.resolves(broken('192.0.2.1'))
     await t.rejects(broken('192.0.2.1'), LIMITED)
   },
 )
+
+t.test('a reply that came in time counts although the process was held up', async (t) => {
+  const { port1, port2 } = new MessageChannel()
+  t.teardown(() => port1.close())
+  const store: TryStore = {
+    countTry: () =>
+      new Promise((resolve) => {
+        port2.once('message', resolve)
+        port1.postMessage({ count: 4, leftMs: 60_000 })
+      }),
+  }
+  const counted = limitOf({ store })('192.0.2.1')
+  const startedAt = performance.now()
+  while (performance.now() - startedAt < 60);
+  await t.rejects(counted, LIMITED)
+})
 
 const MANY = 20
 

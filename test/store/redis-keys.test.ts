@@ -60,6 +60,20 @@ t.test('only create() leaves a value at the key of a deleted record', async (t) 
   }
 })
 
+t.test('a claim removes what is in the due queue and is no session', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  const key = newKey()
+  await store.schedule(key, 0)
+  await redis.cli('zadd', 'bff:due', '1', 'garbage!', '2', 'x')
+  const { entries } = await store.claimDue(10, 60_000)
+  t.strictSame(
+    entries.map((entry) => entry.key),
+    [key],
+  )
+  t.equal(await store.queueLength(), 1)
+})
+
 t.test('the printed command deletes the 16 keys of the due queue of version 0.2, and no other', async (t) => {
   const redis = await startRedis(t)
   for (const key of ['bff:due', ...Array.from('0123456789abcdef', (shard) => `bff:due:{${shard}}`)])

@@ -28,8 +28,13 @@ export function createRedisQueue({ client, send, script }: Commands, redisKey: s
       const reply = await script('claim-due', redisKey, claimMs, limit)
       const [storeNow, next, ...due] = reply as [number, number, ...(string | number)[]]
       const entries: DueClaim['entries'] = []
-      for (let at = 0; at < due.length; at += 2)
-        entries.push({ key: keyOf(String(due[at])), lateMs: Number(due[at + 1]) })
+      for (let at = 0; at < due.length; at += 2) {
+        const member = String(due[at])
+        const key = keyOf(member)
+        if (memberOf(key) === member) entries.push({ key, lateMs: Number(due[at + 1]) })
+        // Nobody else would remove it: no session has this member.
+        else await send('zrem', redisKey, () => client.zrem(redisKey, member))
+      }
       return { entries, nextInMs: next < 0 ? null : next, storeNow }
     },
 
