@@ -350,6 +350,7 @@ export class InvariantChecker {
     this.note('auth', `family ${family.id} is revoked by ${by.name}`)
     const session = this.#byFamily.get(family)
     if (session === undefined || session.deletedAt !== null || session.state !== 'alive') return
+    this.#checkBegun(session)
     if (session.causes.size > 0 || session.rolledBack || !this.lives(session)) return
     this.violated('the tokens of a living session are revoked', `session ${family.id} by ${by.name}`)
   }
@@ -550,15 +551,18 @@ export class InvariantChecker {
       this.#count('replica with a superseded master')
       return
     }
-    if (
-      this.#recordOf(session.key) === null &&
-      [...this.superseded].some((old) => old.live(session.key) !== null)
-    )
-      this.#addCause(session, 'session begun in the last moment of a master')
+    this.#checkBegun(session)
     if (session.causes.size === 0) {
       const detail = `session ${session.family.id} by ${by.name}: ${code}`
       this.violated('a living session is refused', detail)
     } else this.#lost(session)
+  }
+
+  /** A session that began on a master that was superseded: no other server has it. */
+  #checkBegun(session: Session): void {
+    const began = [...this.superseded].some((old) => old.live(session.key) !== null)
+    if (began && this.#recordOf(session.key) === null)
+      this.#addCause(session, 'session begun in the last moment of a master')
   }
 
   #lost(session: Session): void {
