@@ -56,7 +56,7 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await state('signed-out')
   await page.locator('#scenario-claim').waitFor()
   t.equal(await page.locator('[data-scenario][aria-disabled="true"]').count(), 6)
-  t.match(await page.locator('#scenario-claim').innerText(), /^Sign in first\./)
+  t.match(await page.locator('#scenario-claim').textContent(), /^Sign in first\./)
 
   await page.locator('#flux-read').click()
   await page.locator('#flux-problem .problem-code', { hasText: 'login_required' }).waitFor()
