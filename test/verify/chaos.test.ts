@@ -40,7 +40,13 @@ t.test('the checks find what must not happen in a history', async (t) => {
   t.test('an ended session that is served', async (t) => {
     const history = withSession({ ended: { at, replica: 0 }, endingAt: at - 5 })
     history.calls.push(call({ sentAt: at + 100 }), call({ sentAt: at + 1_700 }))
-    t.match(found(history), ['an ended session was served by replica 1, 1700 ms after its sign-out'])
+    t.match(found(history), ['served by replica 1, 1700 ms after its sign-out by replica 0'])
+
+    history.failovers.push({ at: at + 1_000, troubleSince: at - 100, to: 'Redis 2' })
+    history.calls.push(call({ sentAt: at + 40_000 }))
+    t.match(found(history), ['40000 ms after its sign-out by replica 0'], 'its process can write it again')
+    history.processes.push({ at: at + 900, what: 'killed', replica: 0, code: null })
+    t.strictSame(found(history), [], 'it is lost with master and process')
   })
 
   t.test('data of another user, status 500, no response', async (t) => {

@@ -146,27 +146,28 @@ function checkEndedSessions(history: History, facts: Facts): Violation[] {
   for (const { session: user, status, sentAt, replica } of history.calls) {
     const session = user === null ? undefined : history.sessions.get(user)
     if (session?.ended == null || status !== 200 || found.has(session)) continue
-    const endedAt = session.ended.at
+    const { at: endedAt, replica: endedBy } = session.ended
     const slack = facts.slack(endedAt, sentAt)
     // A process decides when it reads the request, never before that was sent.
     if (sentAt <= endedAt + SESSION_CACHE_MS + slack) continue
     // Requests that arrived while the process was stopped have their responses afterwards.
     const frozen = facts.frozenIn(replica, endedAt, sentAt)
     if (frozen !== undefined && sentAt <= frozen.until + slack) continue
-    // A sign-out that was lost with a master is written again (0006).
+    // A sign-out that was lost with a master is written again, while its process lives (0006).
     const isLost = facts
       .failoversIn(endedAt - 1_000, sentAt)
       .some(
         ({ troubleSince, followedBy }) =>
           endedAt >= troubleSince - 1_000 &&
           endedAt <= followedBy &&
-          sentAt <= followedBy + FOLLOW_MS + slack,
+          (sentAt <= followedBy + FOLLOW_MS + slack ||
+            facts.isDownIn(endedBy, endedAt, followedBy + FOLLOW_MS)),
       )
     if (isLost) continue
     found.set(session, {
       check: 'ended sessions are not served',
       at: sentAt,
-      what: `an ended session was served by replica ${replica}, ${Math.round(sentAt - endedAt)} ms after its sign-out`,
+      what: `an ended session was served by replica ${replica}, ${Math.round(sentAt - endedAt)} ms after its sign-out by replica ${endedBy}`,
       history: historyOf(history, session.user, { from: endedAt - 15_000, until: sentAt + 500 }),
     })
   }
