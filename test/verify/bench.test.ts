@@ -50,7 +50,8 @@ for (const [question, flags] of Object.entries(RUNS)) {
     t.equal(printed.length, rows.length + 2, 'what is written is printed')
     for (const cells of rows)
       t.ok(
-        cells.slice(1).some((cell) => /[1-9]/.test(cell)),
+        // An idle process may take no CPU that can be measured.
+        cells.slice(1).some((cell) => /\d/.test(cell)),
         cells.join(' | '),
       )
     const [columnsOfPage, ...rowsOfPage] = tableOf(PAGE, question)
