@@ -1,6 +1,6 @@
 // Runs before the tests: looks for the programs that they need besides Node. Root on Debian or Ubuntu installs what is
 // missing, since that needs no question; elsewhere the command to type is printed. With `--verify` it also looks for
-// what `npm run verify` runs. It imports nothing that keeps time: an installation may take minutes.
+// what `npm run verify` runs, with `--unit` for none but those of `npm run test:unit`. It imports nothing that keeps time: an installation may take minutes.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { findTool, givenPath, REQUIRED, VERIFY } from './tools.mjs'
@@ -21,7 +21,8 @@ const VERSION_ARGUMENTS = { openssl: 'version', nginx: '-v', haproxy: '-v', cadd
 
 const platform = detectPlatform()
 const isDebian = platform.includes('debian') || platform.includes('ubuntu')
-const wanted = process.argv.includes('--verify') ? [...REQUIRED, ...VERIFY] : REQUIRED
+const needed = process.argv.includes('--unit') ? REQUIRED.filter((tool) => tool !== 'chromium') : REQUIRED
+const wanted = process.argv.includes('--verify') ? [...REQUIRED, ...VERIFY] : needed
 
 // A program whose path is given is the user's to provide.
 const missing = wanted.filter((tool) => !runs(tool) && givenPath(tool) === undefined)
@@ -32,7 +33,7 @@ if (missing.length > 0 && isDebian && process.getuid?.() === 0) {
   for (const tool of missing) apt(['install', '-y', '-qq', '--no-install-recommends', packageOf(tool)])
 }
 
-const stillMissing = REQUIRED.filter((tool) => !runs(tool))
+const stillMissing = needed.filter((tool) => !runs(tool))
 if (stillMissing.length > 0) {
   console.error(`The tests need programs that are not installed here: ${stillMissing.join(', ')}.`)
   for (const tool of stillMissing) {
