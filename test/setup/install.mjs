@@ -1,6 +1,7 @@
 // Runs before the tests: looks for the programs that they need besides Node. Root on Debian or Ubuntu installs what is
-// missing, since that needs no question; elsewhere the command to type is printed. With `--verify` it also looks for
-// what `npm run verify` runs, with `--unit` for none but those of `npm run test:unit`. It imports nothing that keeps time: an installation may take minutes.
+// missing, since that needs no question; elsewhere the command to type is printed. With `--verify` it also looks for what
+// `npm run verify` runs, with `--unit` only for what `npm run test:unit` needs. It imports nothing that keeps time: an
+// installation may take minutes.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { findTool, givenPath, REQUIRED, VERIFY } from './tools.mjs'
