@@ -35,7 +35,7 @@ export function createOwnCalls(
   const fixed = fixedHeaders(upstream.headers)
 
   return {
-    /** Rejects with undici's error, or a `TimeoutError`. */
+    /** Rejects with undici's error, a `TimeoutError`, or the status of a refusal whose body is not whole. */
     async call(token: Secret, { method, path, format = 'JSON', body, requestId }: OwnCall) {
       const secret = token.reveal()
       const inQuery = upstream.tokenIn === 'query'
@@ -56,7 +56,11 @@ export function createOwnCalls(
       })
       const { statusCode: status, headers } = response
       const field = (name: string): string | null => headers[name]?.toString() ?? null
-      return { status, field, ...(await readStart(response.body, maxBytes)) }
+      const start = await readStart(response.body, maxBytes).catch((cause: unknown) => {
+        // The status of a refusal says more than why its body is not whole.
+        throw status < 400 ? cause : new Error(`status ${status}, without its whole body`, { cause })
+      })
+      return { status, field, ...start }
     },
     close: () => pool.destroy(),
   }
