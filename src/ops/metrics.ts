@@ -1,8 +1,9 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { EndReason } from '../session/session.ts'
 import type { WriteKind } from '../store/outbox-entries.ts'
 import type { RefreshEvents } from '../tokens/refresh.ts'
 import { REVISION, VERSION } from '../version.ts'
+import { createHistogram } from './histogram.ts'
 
 interface MetricsSources {
   unsaved: () => number
@@ -40,12 +41,8 @@ export function createMetrics(): Metrics {
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
 
-  const histogram = <Label extends string>(
-    name: string,
-    help: string,
-    labelNames: Label[],
-    buckets = FAST_BUCKETS,
-  ): Histogram<Label> => new Histogram({ name, help, labelNames, buckets, registers })
+  const histogram = (name: string, help: string, labelNames: readonly string[], buckets = FAST_BUCKETS) =>
+    createHistogram({ name, help, labelNames, buckets, registry })
   const counter = <Label extends string>(name: string, help: string, labelNames: Label[]): Counter<Label> =>
     new Counter({ name, help, labelNames, registers })
 
@@ -117,17 +114,17 @@ export function createMetrics(): Metrics {
   }
 
   return {
-    request: (labels, seconds) => requests.observe(labels, seconds),
-    upstream: (operation, status, seconds) => upstream.observe({ operation, status }, seconds),
-    store: (command, seconds) => commands.observe({ command }, seconds),
+    request: ({ route, method, status }, seconds) => requests(seconds, route, method, status),
+    upstream: (operation, status, seconds) => upstream(seconds, operation, status),
+    store: (command, seconds) => commands(seconds, command),
     cache(result) {
       lookUps[result] += 1
     },
     refreshed(trigger, outcome, seconds) {
       refreshes.inc({ trigger, outcome })
-      refreshSeconds.observe({ trigger, outcome }, seconds)
+      refreshSeconds(seconds, trigger, outcome)
     },
-    lagged: (seconds) => lag.observe(seconds),
+    lagged: lag,
     signInFailed: (reason) => signInFailures.inc({ reason }),
     signedIn: (flow) => started.inc({ flow }),
     ended: (reason) => ended.inc({ reason }),

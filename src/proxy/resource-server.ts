@@ -16,11 +16,7 @@ import {
   untypedBody,
 } from './response-rules.ts'
 import { type Share, Shares } from './shares.ts'
-import {
-  type Connection,
-  createUpstreamConnections,
-  type TrackedDispatchOptions,
-} from './upstream-connections.ts'
+import { type Connection, Connections } from './upstream-connections.ts'
 
 /** The end of a call. All but the first three leave the browser's response untouched. */
 export type Outcome =
@@ -85,12 +81,15 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     readerTimeoutMs = 60_000,
   } = options
   const base = new URL(options.baseUrl)
-  const upstream = createUpstreamConnections({ origin: base.origin, proxy, timeoutMs, connections })
+  const places = (kept: boolean): Places => ({
+    connections: new Connections({ origin: base.origin, proxy, timeoutMs, most: connections, kept }),
+    waiting: new Set(),
+  })
   let open = 0
   let whenIdle: (() => void) | null = null
   const shared: Shared = {
-    kept: { pool: upstream.kept, free: connections, waiting: new Set() },
-    fresh: { pool: upstream.fresh, free: connections, waiting: new Set() },
+    kept: places(true),
+    fresh: places(false),
     shares: new Shares(share),
     prefix: base.pathname.replace(/\/$/, ''),
     tokenIn,
@@ -113,7 +112,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     },
     async close() {
       if (open > 0) await new Promise<void>((resolve) => (whenIdle = resolve))
-      await upstream.destroy()
+      await Promise.all([shared.kept, shared.fresh].map(({ connections }) => connections.destroy()))
     },
   }
 }
@@ -137,13 +136,9 @@ interface Shared {
   onEnd: () => void
 }
 
-/**
- * The connections of one pool. A request waits here for a free one and not in undici, which would write it without
- * asking whether its session still goes on.
- */
+/** Connections of one kind. A request waits here for one and not in undici, which would write it without asking again. */
 interface Places {
-  readonly pool: Dispatcher
-  free: number
+  readonly connections: Connections
   /** In the order of their arrival. */
   readonly waiting: Set<UpstreamRequest>
 }
@@ -169,15 +164,13 @@ const UNWANTED = new Error('the rest of a rejected response is not wanted')
  * of closures, because one is made for each request on the hot path.
  */
 class UpstreamRequest implements Dispatcher.DispatchHandler {
-  /** The client that takes the request sets it. */
-  connection: Connection = { hasResponded: false, broken: false }
-
   private readonly call: Call
   private readonly shared: Shared
   private readonly onOutcome: (outcome: Outcome) => void
-  private readonly options: TrackedDispatchOptions
-  /** Where it has one. */
+  private readonly options: Dispatcher.DispatchOptions
   private places: Places | null = null
+  /** The one that it uses or has used. */
+  private connection: Connection | null = null
   private dispatched = false
   private phase: Phase = 'waiting'
   private controller: Dispatcher.DispatchController | null = null
@@ -221,7 +214,6 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         fixed: shared.fixedHeaders,
       }),
       body,
-      tracker: this,
     }
   }
 
@@ -254,41 +246,38 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   private enter(places: Places): void {
-    if (places.free > 0) {
-      places.free -= 1
-      this.takePlace(places)
-    } else {
+    const connection = places.connections.take()
+    if (connection === null) {
       this.waited = true
       places.waiting.add(this)
       this.limitWait()
+    } else {
+      this.takePlace(places, connection)
     }
   }
 
-  private takePlace(places: Places): void {
+  takePlace(places: Places, connection: Connection): void {
     clearTimeout(this.timer)
     this.places = places
+    this.connection = connection
     const asked = this.waited ? this.ask() : null
-    if (asked === null) this.dispatch(places.pool)
+    if (asked === null) this.dispatch(connection)
     else
       void asked.then(() => {
         // A call that is over has given its place away.
-        if (this.phase !== 'over') this.dispatch(places.pool)
+        if (this.phase !== 'over') this.dispatch(connection)
       })
   }
 
   /** Gives its place to the next request that still wants one. */
-  private leave(): void {
-    const { places } = this
-    if (places === null) return
+  private leave(failed = false): void {
+    const { places, connection } = this
+    if (places === null || connection === null) return
     this.places = null
     this.dispatched = false
-    const [next] = places.waiting
-    if (next === undefined) {
-      places.free += 1
-      return
-    }
-    places.waiting.delete(next)
-    next.takePlace(places)
+    // undici takes no request for a connection while it reports its failure.
+    if (failed) queueMicrotask(() => passOn(places, connection))
+    else passOn(places, connection)
   }
 
   /** Asks the store after a wait unless the session was proven recently. The call is over where it must not leave. */
@@ -306,11 +295,11 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     return this.ask()
   }
 
-  private dispatch(pool: Dispatcher): void {
+  private dispatch(connection: Connection): void {
     this.dispatched = true
-    const accepted = pool.dispatch(this.options, this)
-    // Its connection may still be busy with the end of another response, or this request took the last one.
-    if (!accepted && this.controller === null && this.phase === 'waiting') this.limitWait()
+    connection.send(this.options, this)
+    // It may still be busy with the end of another response.
+    if (this.waited && this.controller === null && this.phase === 'waiting') this.limitWait()
   }
 
   /** undici does not limit how long a request waits for one of its connections. */
@@ -331,7 +320,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (status < 200) return
-    this.connection.hasResponded = true
+    this.connection!.hasResponded = true
     if (this.phase !== 'waiting') return
     this.status = status
     this.headers = headers
@@ -361,7 +350,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {
-    if (this.connection.broken) {
+    if (this.connection!.broken) {
       this.onResponseError(controller, new Error('the connection broke before the end of the response'))
       return
     }
@@ -374,7 +363,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   /** The end of what was dispatched. */
   onResponseError(_: Dispatcher.DispatchController, error: Error): void {
-    this.leave()
+    this.leave(true)
     switch (this.phase) {
       case 'waiting':
         if (this.maySendAgain(error)) {
@@ -402,7 +391,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   /** RFC 9112 section 9.3.1: the peer may close a kept connection just as it is used again. */
   private maySendAgain(error: Error): boolean {
-    const wasClosed = this.connection.hasResponded && !this.responseStarted && isLostConnection(error)
+    const wasClosed = this.connection!.hasResponded && !this.responseStarted && isLostConnection(error)
     return isRepeatable(this.call.outgoing) && wasClosed && !this.repeated
   }
 
@@ -516,6 +505,18 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.shared.onEnd()
     this.onOutcome(outcome)
   }
+}
+
+/** To the request that has waited longest, if there is one. */
+function passOn(places: Places, connection: Connection): void {
+  const { connections, waiting } = places
+  if (waiting.size === 0) {
+    connections.giveBack(connection)
+    return
+  }
+  const next = waiting.values().next().value!
+  waiting.delete(next)
+  next.takePlace(places, connection)
 }
 
 /** Whether the browser has left. */

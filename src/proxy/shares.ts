@@ -48,11 +48,11 @@ export class Shares {
 
   /** A call that was started has ended: the one that has waited longest starts. */
   leave(share: Share): void {
-    const [next] = share.waiting
-    if (next === undefined) {
+    if (share.waiting.size === 0) {
       share.open -= 1
       return
     }
+    const next = share.waiting.values().next().value!
     share.waiting.delete(next)
     next.start()
   }

@@ -24,6 +24,25 @@ for (const [name, start] of Object.entries(ONE_SERVER)) {
   })
 }
 
+for (const [name, start] of Object.entries(ONE_SERVER)) {
+  t.test(`${name}: the commands of one turn leave in one write`, async (t) => {
+    const client = openCommands(t, await start(t))
+    await until('it is connected', () => client.status === 'ready')
+    const streams = () =>
+      (client instanceof Cluster ? client.nodes('master') : [client]).map((node) => node.stream)
+    const held = () => streams().reduce((sum, { writableLength }) => sum + writableLength, 0)
+    await client.get('key')
+    const replies = [client.get('key'), client.get('key')]
+    const one = held() / 2
+    t.ok(one > 0, 'both are held back')
+    await Promise.all(replies)
+    t.equal(held(), 0)
+    const later = client.get('key')
+    t.equal(held(), one, 'the next turn has a write of its own')
+    await later
+  })
+}
+
 t.test('a command without a reply fails within a second, and not before most of it has passed', async (t) => {
   const time = installVirtualTime(t)
   let outcome = 'waiting'

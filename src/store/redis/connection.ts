@@ -79,7 +79,7 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
       ...(target.kind === 'single' ? target.address : {}),
       ...address,
     })
-    watchSilence(client)
+    prepare(client)
     return client
   }
 
@@ -169,7 +169,8 @@ function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOpt
     retryDelayOnTryAgain: 1,
     maxRedirections: 6,
   })
-  watchSilence(cluster)
+  // It has no connection of its own.
+  cluster.on('+node', prepare)
   return cluster
 }
 
@@ -299,22 +300,42 @@ export function nodeOf(client: RedisClient, redisKey: string | null): string {
   return client.slots[new Command('get', [redisKey]).getSlot()]?.[0] ?? ''
 }
 
+function prepare(client: Redis): void {
+  watchSilence(client)
+  writeByTurns(client)
+}
+
+/**
+ * Writes the commands of one turn of the event loop at once: each write costs more than the command. Unlike with the
+ * automatic pipelines of ioredis, each command still fails alone.
+ */
+function writeByTurns(client: Redis): void {
+  const { sendCommand } = client
+  let held: Redis['stream'] | undefined
+  client.sendCommand = (...command) => {
+    const { stream } = client
+    if (stream !== held) {
+      stream?.cork()
+      held = stream
+      setImmediate(() => {
+        stream?.uncork()
+        if (held === stream) held = undefined
+      })
+    }
+    return sendCommand.apply(client, command)
+  }
+}
+
 export const LOOK_EVERY_MS = 400
 /** Silent looks in a row before a connection is closed: a little more than two seconds. */
 export const SILENT_LOOKS = 6
 
 /**
- * Closes each connection of the client that owes a reply and receives nothing for two seconds: its peer may have
+ * Closes each connection of a server's client that owes a reply and receives nothing for two seconds: its peer may have
  * vanished. It counts looks, while ioredis' `socketTimeout` measures time: a process that was held up, or its whole
  * machine, makes one look and then reads what came meanwhile.
  */
-export function watchSilence(client: Redis | Cluster): void {
-  // A Cluster has no connection of its own.
-  if (client instanceof Cluster) client.on('+node', watchOne)
-  else watchOne(client)
-}
-
-function watchOne(client: Redis): void {
+export function watchSilence(client: Redis): void {
   let before = ''
   let silent = 0
 
