@@ -87,8 +87,11 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     log,
     observe: metrics.request,
     sessionOf({ headers }) {
-      const verified = cookies.verifyIn(headers.cookie)
-      return verified === null ? null : inLog(verified.recordKey)
+      const cookie = cookies.read(headers.cookie)
+      if (cookie === null) return null
+      // To verify one again would cost more than its line.
+      const key = cache.keyOf(cookie) ?? cookies.verify(cookie)?.recordKey
+      return key === undefined ? null : inLog(key)
     },
   })
   await server.register(openApi, { publicUrl, sessionCookie: cookies.sessionName })

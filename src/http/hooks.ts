@@ -147,21 +147,24 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
       (accessLog !== 'off' && status >= 400) ||
       (accessLog === 'writes' && !READS.has(request.method))
     if (!isLogged) return
+    const { target } = request
     const line = {
       event: 'request',
       reqId: request.id,
       method: request.method,
       path: pathOf(request.url),
-      ...namesOf(request.target),
+      operation: target?.operation,
+      wac: target?.wac ?? undefined,
+      targetId: target?.targetId ?? undefined,
       status,
       ms: Math.round(ms * 1e3) / 1e3,
       complete: response.writableFinished,
       recordKey: sessionOf(request) ?? undefined,
       traceId: request.traceId ?? traceIdOf(request),
-      ...(status >= 400 ? whyOf(request, status) : {}),
     }
-    if (status >= 500) log.error(line)
-    else log.info(line)
+    const whole = status >= 400 ? { ...line, ...whyOf(request, status) } : line
+    if (status >= 500) log.error(whole)
+    else log.info(whole)
   }
 }
 
@@ -191,12 +194,6 @@ function logCrossOrigin(log: Logger, request: FastifyRequest, { detail }: Proble
     { event: 'request.cross_origin', reqId: request.id, path: pathOf(request.url), reason: detail },
     'a request from another origin was refused: if it is your page, set PUBLIC_URL to the address in its address bar',
   )
-}
-
-function namesOf(target: LoggedTarget | undefined) {
-  if (target === undefined) return {}
-  const { operation, wac, targetId } = target
-  return { operation, wac: wac ?? undefined, targetId: targetId ?? undefined }
 }
 
 /** Why a request got a status from 400 on. Without a problem of ours the resource server sent the status. */

@@ -16,6 +16,12 @@ interface Series {
   sum: number
 }
 
+/** By the value of the first label, then of the second, and so on: an observation builds no key. */
+interface Branch {
+  next: Map<LabelValue, Branch>
+  series: Series | null
+}
+
 /** Counts one value. The values of the labels come in the order of `labelNames`. */
 type Observe = (value: number, ...labels: readonly LabelValue[]) => void
 
@@ -27,18 +33,24 @@ type LabelValue = string | number
  */
 export function createHistogram(options: HistogramOptions): Observe {
   const { name, help, labelNames, buckets, registry } = options
-  const byLabels = new Map<string, Series>()
+  const root: Branch = { next: new Map(), series: null }
+  const all: Series[] = []
 
   function seriesOf(labels: readonly LabelValue[]): Series {
-    const key = labels.join('\n')
-    const known = byLabels.get(key)
-    if (known !== undefined) return known
-    const series = {
-      labels: Object.fromEntries(labelNames.map((label, at) => [label, labels[at]!])),
-      counts: new Array<number>(buckets.length + 1).fill(0),
-      sum: 0,
+    let branch = root
+    for (const label of labels) {
+      const next = branch.next.get(label) ?? { next: new Map(), series: null }
+      branch.next.set(label, next)
+      branch = next
     }
-    byLabels.set(key, series)
+    branch.series ??= newSeries(labels)
+    return branch.series
+  }
+
+  function newSeries(labels: readonly LabelValue[]): Series {
+    const named = Object.fromEntries(labelNames.map((label, at) => [label, labels[at]!]))
+    const series = { labels: named, counts: new Array<number>(buckets.length + 1).fill(0), sum: 0 }
+    all.push(series)
     return series
   }
 
@@ -61,7 +73,7 @@ export function createHistogram(options: HistogramOptions): Observe {
     name,
     help,
     type: 'histogram',
-    get: async () => ({ name, help, type: 'histogram', values: [...byLabels.values()].flatMap(samplesOf) }),
+    get: async () => ({ name, help, type: 'histogram', values: all.flatMap(samplesOf) }),
   }
   // The type asks for one of prom-client's classes, the registry for these members.
   registry.registerMetric(metric as unknown as Metric)

@@ -46,6 +46,22 @@ export const BARE = {
   start: (services, options) => startPeer(services, 'bare', options),
 }
 
+/** What the packages alone cost that do the work of `ours` and `ours-uncached`. */
+export const FLOORS = [
+  {
+    ...{
+      name: 'floor',
+      title: 'the floor: Fastify + undici, our header fields, no session',
+      asksRedis: false,
+    },
+    start: (services, options) => startPeer(services, 'floor', options),
+  },
+  {
+    ...{ name: 'floor-redis', title: 'the floor that asks Redis: the same with ioredis', asksRedis: true },
+    start: (services) => startPeer(services, 'floor', { env: { ASKS_REDIS: '1' } }),
+  },
+]
+
 export const PEERS = [
   peer('fastify-session', 'Fastify + @fastify/session + reply-from', '/sign-in'),
   peer('express-oidc', 'express-openid-connect + http-proxy-middleware', '/login'),
@@ -119,7 +135,7 @@ async function startLogged(services) {
 }
 
 /** A program of servers/. */
-export async function startPeer(services, name, { nodeArgs = [] } = {}) {
+export async function startPeer(services, name, { nodeArgs = [], env } = {}) {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const file = join(BENCH, 'servers', `${name}.mjs`)
@@ -131,6 +147,7 @@ export async function startPeer(services, name, { nodeArgs = [] } = {}) {
       UPSTREAM_URL: services.upstreamUrl,
       AUTH_URL: services.authUrl,
       REDIS_PORT: String(services.store.port),
+      ...env,
     },
   })
   return { pid, url, stop }

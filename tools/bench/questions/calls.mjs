@@ -1,5 +1,5 @@
 // What does a signed-in GET /flux cost when 64 connections ask as fast as they can?
-import { again, BARE, CONFIGURED, OURS, PEERS } from '../candidates.mjs'
+import { again, BARE, CONFIGURED, FLOORS, OURS, PEERS } from '../candidates.mjs'
 import { compare, mediansOf, noiseOf } from '../compare.mjs'
 import { markdownTable, note, range, whole } from '../page.mjs'
 import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
@@ -7,7 +7,7 @@ import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
 const FLUXES = 1_000
 
 export const calls = {
-  candidates: [OURS, again(OURS), ...CONFIGURED, BARE, ...PEERS],
+  candidates: [OURS, again(OURS), ...CONFIGURED, BARE, ...FLOORS, ...PEERS],
   reference: BARE,
   // A process has its final speed after about 100,000 requests, which a slow machine serves in five seconds.
   usual: { rounds: 7, seconds: 4, warmup: 6, browsers: 100, connections: 64 },
