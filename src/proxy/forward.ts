@@ -65,7 +65,6 @@ export function createForward(options: ForwardOptions): Forward {
     reply: FastifyReply,
     outgoing: OutgoingRequest,
   ): Promise<void> {
-    const common = { request, reply, outgoing, calls: 0 }
     const check = (): void => checkAccount(outgoing.wac, accounts)
     let caller: Caller
     try {
@@ -76,9 +75,10 @@ export function createForward(options: ForwardOptions): Forward {
       check()
       const { callers: source, resourceServer } = application
       const holder = networkOf(request.ip)
-      return send({ ...common, source, resourceServer, holder }, await source.find())
+      const found = await source.find()
+      return send({ request, reply, outgoing, source, resourceServer, holder, calls: 0 }, found)
     }
-    send({ ...common, source: callers, resourceServer, holder: caller.key }, caller)
+    send({ request, reply, outgoing, source: callers, resourceServer, holder: caller.key, calls: 0 }, caller)
   }
 
   function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {
