@@ -48,7 +48,8 @@ interface Slot<Entry> {
   entry: Entry | null
   /** How often `distrust` or `drop` was called, or the slot given away. A read proves nothing if it has grown since. */
   changes: number
-  readonly reads: Partial<Record<'state' | 'session', Read>>
+  /** Under way. */
+  readonly reads: Record<'state' | 'session', Read | null>
 }
 
 interface Read {
@@ -56,6 +57,10 @@ interface Read {
   /** `changes` of the slot when it was sent. */
   readonly changes: number
   readonly result: Promise<unknown>
+}
+
+function newSlot<Entry>(key: RecordKey): Slot<Entry> {
+  return { key, cookies: new Set(), entry: null, changes: 0, reads: { state: null, session: null } }
 }
 
 export function createSessionCache<Entry>({
@@ -69,7 +74,7 @@ export function createSessionCache<Entry>({
 
   /** The slot of a session, now the last to be given away. */
   function slotOf(key: RecordKey): Slot<Entry> {
-    const slot = slots.get(key) ?? { key, cookies: new Set(), entry: null, changes: 0, reads: {} }
+    const slot = slots.get(key) ?? newSlot(key)
     slots.delete(key)
     slots.set(key, slot)
     if (slots.size > max) giveAway(slots.values().next().value!)
@@ -87,10 +92,6 @@ export function createSessionCache<Entry>({
     const sentAt = monotonic()
     const read = { sentAt, changes: slot.changes, result: send() }
     slot.reads[kind] = read
-    const forget = (): void => {
-      if (slot.reads[kind] === read) delete slot.reads[kind]
-    }
-    read.result.then(forget, forget)
     return read
   }
 
@@ -116,14 +117,20 @@ export function createSessionCache<Entry>({
       for (;;) {
         const slot = slotOf(key)
         const underWay = slot.reads[kind]
-        const read = underWay !== undefined && proves(slot, underWay) ? underWay : begin(slot, kind, send)
-        const result = (await read.result) as Result
-        if (proves(slot, read)) return take(result, read.sentAt)
+        const read = underWay !== null && proves(slot, underWay) ? underWay : begin(slot, kind, send)
+        try {
+          const result = (await read.result) as Result
+          if (proves(slot, read)) return take(result, read.sentAt)
+        } finally {
+          if (slot.reads[kind] === read) slot.reads[kind] = null
+        }
       }
     },
 
     put(key, entry) {
-      slotOf(key).entry = entry
+      // A table that changes with each call costs more than the call (decision 0008).
+      const slot = slots.get(key) ?? slotOf(key)
+      slot.entry = entry
     },
     distrust,
     drop(key) {

@@ -102,10 +102,18 @@ export function createSessionCookies({
     return { sessionId, recordKey: recordKeyOf(sessionId), underOlderSecret: verdict === 'older' }
   }
 
+  let lastHeader = ''
+  let lastValue: string | null = null
+
+  // A call reads it twice if its session is not in the cache.
   function read(header: string | undefined): string | null {
     if (header === undefined) return null
-    const value = soleCookie(header, sessionName)
-    return value !== null && value.length === CANONICAL_LENGTH ? value : null
+    if (header !== lastHeader) {
+      const value = soleCookie(header, sessionName)
+      lastValue = value !== null && value.length === CANONICAL_LENGTH ? value : null
+      lastHeader = header
+    }
+    return lastValue
   }
 
   function openRecordKey(value: string | undefined): string | null {

@@ -46,20 +46,10 @@ export const BARE = {
   start: (services, options) => startPeer(services, 'bare', options),
 }
 
-/** What the packages alone cost that do the work of `ours` and `ours-uncached`. */
+/** What our packages alone cost, for the work of `ours` and of `ours-uncached`. */
 export const FLOORS = [
-  {
-    ...{
-      name: 'floor',
-      title: 'the floor: Fastify + undici, our header fields, no session',
-      asksRedis: false,
-    },
-    start: (services, options) => startPeer(services, 'floor', options),
-  },
-  {
-    ...{ name: 'floor-redis', title: 'the floor that asks Redis: the same with ioredis', asksRedis: true },
-    start: (services) => startPeer(services, 'floor', { env: { ASKS_REDIS: '1' } }),
-  },
+  floor('fastify', 'floor: Fastify + undici, our header fields, no session'),
+  floor('redis', 'floor that asks Redis: the same with ioredis'),
 ]
 
 export const PEERS = [
@@ -76,6 +66,11 @@ export const PEERS = [
 export function again(candidate) {
   const title = 'the same again: shows the noise'
   return { ...candidate, name: `${candidate.name}-again`, title, goal: undefined }
+}
+
+function floor(kind, title) {
+  const start = (services) => startPeer(services, 'bare', { env: { FLOOR: kind } })
+  return { name: `floor-${kind}`, title, asksRedis: kind === 'redis', start }
 }
 
 function configured(name, title, env = () => ({})) {
