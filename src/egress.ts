@@ -17,8 +17,12 @@ export class EgressFailure extends Error {
 
 /** Connects to the host of this URL, through its proxy if it has one. No environment variable of Node turns TLS checks off. */
 export function connectorTo(url: string, egress: Egress, timeoutMs: number): buildConnector.connector {
+  return connectorBy(proxyFor(egress, url), timeoutMs)
+}
+
+/** As `connectorTo`, by this proxy; null: straight. */
+export function connectorBy(proxy: EgressProxy | null, timeoutMs: number): buildConnector.connector {
   const connector = buildConnector({ rejectUnauthorized: true, timeout: timeoutMs })
-  const proxy = proxyFor(egress, url)
   return proxy === null ? connector : throughProxy(proxy, connector, timeoutMs)
 }
 

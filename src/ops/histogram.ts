@@ -39,12 +39,16 @@ export function createHistogram(options: HistogramOptions): Observe {
   function seriesOf(labels: readonly LabelValue[]): Series {
     let branch = root
     for (const label of labels) {
-      const next = branch.next.get(label) ?? { next: new Map(), series: null }
-      branch.next.set(label, next)
-      branch = next
+      branch = branch.next.get(label) ?? newBranch(branch, label)
     }
     branch.series ??= newSeries(labels)
     return branch.series
+  }
+
+  function newBranch({ next }: Branch, label: LabelValue): Branch {
+    const branch = { next: new Map(), series: null }
+    next.set(label, branch)
+    return branch
   }
 
   function newSeries(labels: readonly LabelValue[]): Series {

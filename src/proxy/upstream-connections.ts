@@ -1,6 +1,6 @@
-import { buildConnector, Client, type Dispatcher } from 'undici'
+import { type buildConnector, Client, type Dispatcher } from 'undici'
 import type { EgressProxy } from '../config/egress.ts'
-import { throughProxy } from '../egress.ts'
+import { connectorBy } from '../egress.ts'
 
 /** What uses a connection, one at a time. */
 interface User extends Dispatcher.DispatchHandler {
@@ -33,10 +33,7 @@ export class Connections {
 
   constructor(options: ConnectionsOptions) {
     this.options = options
-    const { proxy, timeoutMs } = options
-    // Set here, so that no environment variable of Node turns the check off.
-    const direct = buildConnector({ timeout: timeoutMs, rejectUnauthorized: true })
-    this.connect = proxy === null ? direct : throughProxy(proxy, direct, timeoutMs)
+    this.connect = connectorBy(options.proxy, options.timeoutMs)
   }
 
   /** A connection for one request, the last one that came back; null if all are in use. */

@@ -335,7 +335,7 @@ export const SILENT_LOOKS = 6
  * vanished. It counts looks, while ioredis' `socketTimeout` measures time: a process that was held up, or its whole
  * machine, makes one look and then reads what came meanwhile.
  */
-export function watchSilence(client: Redis): void {
+function watchSilence(client: Redis): void {
   let before = ''
   let silent = 0
 
