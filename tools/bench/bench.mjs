@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { BENCH } from './machine.mjs'
-import { PAGE, say, writeSection } from './page.mjs'
+import { note, PAGE, say, writeSection } from './page.mjs'
 import { calls } from './questions/calls.mjs'
 import { growth } from './questions/growth.mjs'
 import { refresh } from './questions/refresh.mjs'
@@ -14,7 +14,7 @@ import { withServices } from './services.mjs'
 
 /**
  * A question: `candidates` with the `reference` that all are compared with, its numbers by `usual` and with `--quick`, and
- * `measure(services, { candidates, ...numbers })`, which resolves with `{ table, note }`.
+ * `measure(services, { candidates, ...numbers })`, which resolves with `{ table, noise }`.
  */
 const QUESTIONS = { users, calls, refresh, rest, growth }
 
@@ -43,11 +43,12 @@ async function main() {
   if (values.help) return console.log(HELP)
   const answers = names.map((name) => ({ name, options: optionsOf(name, values) }))
   for (const { name, options } of answers) {
-    const { table, note } = await withServices((services) => QUESTIONS[name].measure(services, options))
-    console.log(`\n${table}\n\n${note}\n`)
+    const { table, noise } = await withServices((services) => QUESTIONS[name].measure(services, options))
+    const text = `${table}\n\n${note({ ...options, noise })}`
+    console.log(`\n${text}\n`)
     const page = values.page ?? (values.quick || values.only ? null : PAGE)
     if (page === null) continue
-    writeSection(page, name, `${table}\n\n${note}`)
+    writeSection(page, name, text)
     say(`written: ${page}`)
   }
 }

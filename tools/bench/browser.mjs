@@ -1,5 +1,6 @@
 // A minimal browser that signs in.
 import { Agent, request } from 'node:http'
+import { text } from 'node:stream/consumers'
 
 /** The header fields of a browser's fetch(), the same for every candidate. */
 export const BROWSER_HEADERS = {
@@ -28,11 +29,8 @@ const agent = new Agent({ keepAlive: true, maxSockets: 16 })
 export function get(url, headers = {}) {
   return new Promise((resolve, reject) => {
     const sent = request(url, { agent, headers }, (response) => {
-      const chunks = []
-      response.on('data', (chunk) => chunks.push(chunk)).on('error', reject)
-      response.on('end', () =>
-        resolve({ status: response.statusCode, headers: response.headers, body: Buffer.concat(chunks) }),
-      )
+      const { statusCode: status, headers } = response
+      text(response).then((body) => resolve({ status, headers, body }), reject)
     })
     sent.on('error', reject).end()
   })

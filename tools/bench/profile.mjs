@@ -4,11 +4,11 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { SourceMap } from 'node:module'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { BARE, OURS, startWorker } from './candidates.mjs'
+import { BARE, OURS } from './candidates.mjs'
 import { ROOT } from './machine.mjs'
 import { markdownTable } from './page.mjs'
 import { calls } from './questions/calls.mjs'
-import { refreshInBackground } from './questions/refresh.mjs'
+import { startBackground } from './questions/refresh.mjs'
 import { withServices } from './services.mjs'
 import { putUnderLoad } from './under-load.mjs'
 
@@ -30,11 +30,8 @@ await withServices(async (services) => {
 
 async function startSubject(services, options) {
   if (subject === 'refresh') {
-    const server = await OURS.start(services, options)
-    const worker = await startWorker(services)
-    const run = async (length) =>
-      (await refreshInBackground(services, { server, worker, count: length * 2_000 })).count
-    return { run, stop: server.stop }
+    const { refresh, stop } = await startBackground(services, {}, options.nodeArgs)
+    return { run: async (length) => (await refresh(length * 2_000)).count, stop }
   }
   const candidate = subject === 'bare' ? BARE : OURS
   const start = (given) => candidate.start(given, options)

@@ -2,6 +2,7 @@
 // to sign in: discovery, authorize, token, keys, userinfo.
 import { createSign, generateKeyPairSync, randomBytes } from 'node:crypto'
 import { createServer } from 'node:http'
+import { text } from 'node:stream/consumers'
 
 const port = Number(process.argv[2])
 const issuer = `http://127.0.0.1:${port}`
@@ -55,11 +56,8 @@ const server = createServer(async (request, response) => {
       return json(discovery)
     case '/oauth/authorize':
       return authorize(response, url.searchParams)
-    case '/oauth/token': {
-      const chunks = []
-      for await (const chunk of request) chunks.push(chunk)
-      return json(grant(new URLSearchParams(Buffer.concat(chunks).toString())))
-    }
+    case '/oauth/token':
+      return json(grant(new URLSearchParams(await text(request))))
     case '/userinfo':
       return json({ sub: 'user' })
     case '/jwks':

@@ -1,7 +1,7 @@
 // What does a signed-in GET /flux cost when 64 connections ask as fast as they can?
 import { again, BARE, CONFIGURED, FLOORS, OURS, PEERS } from '../candidates.mjs'
 import { compare, mediansOf, noiseOf } from '../compare.mjs'
-import { markdownTable, note, range, whole } from '../page.mjs'
+import { markdownTable, range, whole } from '../page.mjs'
 import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
 
 const FLUXES = 1_000
@@ -24,8 +24,7 @@ export const calls = {
       figuresOf: figuresOfLoads,
     })
     const rows = mediansOf(candidates, results)
-    const noise = noiseOf(results, 'ours', 'cpu')
-    return { table: tableOf(rows), note: note({ ...options, noise, candidates }) }
+    return { table: tableOf(rows), noise: noiseOf(results, 'ours', 'cpu') }
   },
 }
 

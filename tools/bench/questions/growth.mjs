@@ -1,10 +1,10 @@
 // Does a refresh, a call or a sign-out cost more when there are more sessions, on one master or three?
-import { again, startOurs, startWorker } from '../candidates.mjs'
+import { again, startWorker } from '../candidates.mjs'
 import { compare, mediansOf, noiseOf } from '../compare.mjs'
 import { runLoad } from '../load/load.mjs'
 import { cpuOf, memoryOf } from '../machine.mjs'
-import { markdownTable, note, say, whole } from '../page.mjs'
-import { refreshInBackground } from './refresh.mjs'
+import { markdownTable, say, whole } from '../page.mjs'
+import { startBackground } from './refresh.mjs'
 
 const CONNECTIONS = 64
 /** Of the sessions, so many take part in the calls. */
@@ -38,8 +38,7 @@ export const growth = {
     })
     const rows = mediansOf(candidates, results).map((row) => ({ ...row, ...stores.get(row.name) }))
     const noises = FIGURES.map((key) => noiseOf(results, SMALLEST.name, key))
-    const noise = noises.includes(null) ? null : Math.max(...noises)
-    return { table: tableOf(rows), note: note({ ...options, noise, candidates }) }
+    return { table: tableOf(rows), noise: noises.includes(null) ? null : Math.max(...noises) }
   },
 }
 
@@ -55,9 +54,8 @@ async function fillStore(services, masters, sessions) {
 
 async function start(services, { store, cookies }, count) {
   const own = { ...services, store }
-  const worker = await startWorker(own)
   // With its cache, a call of a busy session would say nothing about the store.
-  const server = await startOurs(own, { env: { SESSION_CACHE_MS: '0' } })
+  const { server, refresh, stop } = await startBackground(own, { SESSION_CACHE_MS: '0' })
   const calls = cookies.map((cookie, at) => ({ path: `/flux/small/s${at}`, cookie }))
 
   /** CPU of the server in microseconds for each request of a load. */
@@ -71,7 +69,7 @@ async function start(services, { store, cookies }, count) {
 
   async function measure(seconds, refreshes) {
     const call = await cpuEach(calls, { seconds })
-    const { cpu, cookies: due } = await refreshInBackground(own, { server, worker, count: refreshes })
+    const { cpu, cookies: due } = await refresh(refreshes)
     // Those sessions again: the store keeps its size.
     const signOuts = due.map((cookie) => ({ method: 'POST', path: '/auth/logout', cookie }))
     const signOut = await cpuEach(signOuts, { once: true })
@@ -81,10 +79,7 @@ async function start(services, { store, cookies }, count) {
   return {
     warmUp: (seconds) => measure(seconds, Math.ceil(count / 4)),
     load: (seconds) => measure(seconds, count),
-    async stop() {
-      await worker.stop()
-      await server.stop()
-    },
+    stop,
   }
 }
 

@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { again, startOurs, startWorker } from '../candidates.mjs'
 import { compare, mediansOf, noiseOf, total } from '../compare.mjs'
 import { cpuOf } from '../machine.mjs'
-import { markdownTable, note, range } from '../page.mjs'
+import { markdownTable, range } from '../page.mjs'
 
 const LIBRARIES = {
   name: 'libraries',
@@ -32,8 +32,7 @@ export const refresh = {
       figuresOf: (loads) => ({ cpu: total(loads, 'cpu') / total(loads, 'count') }),
     })
     const rows = mediansOf(candidates, results)
-    const noise = noiseOf(results, 'ours', 'cpu')
-    return { table: tableOf(rows), note: note({ ...options, noise, candidates }) }
+    return { table: tableOf(rows), noise: noiseOf(results, 'ours', 'cpu') }
   },
 }
 
@@ -42,28 +41,25 @@ async function startLibraries(services, env) {
   return { refresh: (count) => ask({ job: 'libraries', count }), stop }
 }
 
-async function startBackground(services, env) {
-  const server = await startOurs(services, { env })
+/** Starts the server, and a worker beside it for `refresh(count)`, which returns the CPU of the server in microseconds. */
+export async function startBackground(services, env, nodeArgs) {
+  const server = await startOurs(services, { env, nodeArgs })
   const worker = await startWorker(services, { env })
   return {
-    refresh: (count) => refreshInBackground(services, { server, worker, count }),
+    server,
+    /** The worker stores so many sessions whose tokens are due, and the server refreshes them. Their cookies are returned too. */
+    async refresh(count) {
+      const { granted } = await services.counts()
+      const before = cpuOf(server.pid)
+      const cookies = await worker.ask({ job: 'fill', count, keep: count, due: true })
+      while ((await services.counts()).granted < granted + count) await pause(20)
+      return { count, cookies, cpu: cpuOf(server.pid) - before }
+    },
     async stop() {
       await worker.stop()
       await server.stop()
     },
   }
-}
-
-/**
- * The worker stores so many sessions whose tokens are due, and the server refreshes them. Returns the cookies of the
- * sessions, and the CPU of the server in microseconds.
- */
-export async function refreshInBackground(services, { server, worker, count }) {
-  const { granted } = await services.counts()
-  const before = cpuOf(server.pid)
-  const cookies = await worker.ask({ job: 'fill', count, keep: count, due: true })
-  while ((await services.counts()).granted < granted + count) await pause(20)
-  return { count, cookies, cpu: cpuOf(server.pid) - before }
 }
 
 function tableOf(rows) {

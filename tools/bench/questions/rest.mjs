@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { again, OURS, startPeer, startWorker } from '../candidates.mjs'
 import { compare, mediansOf, noiseOf } from '../compare.mjs'
 import { cpuOf, memoryOf } from '../machine.mjs'
-import { markdownTable, note, range, say, whole } from '../page.mjs'
+import { markdownTable, range, say, whole } from '../page.mjs'
 
 const IMPORTS = { name: 'imports', start: (services) => startPeer(services, 'imports') }
 const SETTLE_MS = 3_000
@@ -32,9 +32,8 @@ export const rest = {
       figuresOf: (loads) => loads.at(-1),
     })
     const [{ figures, times }] = mediansOf(candidates, results)
-    const noise = noiseOf(results, 'ours', 'startMs')
     const table = tableOf({ sessions, bytes, packed, figures, times })
-    return { table, note: note({ ...options, noise, candidates }) }
+    return { table, noise: noiseOf(results, 'ours', 'startMs') }
   },
 }
 

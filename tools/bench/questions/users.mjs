@@ -1,7 +1,7 @@
 // What do 2,000 signed-in pages cost that each ask every 5 seconds for three fluxes?
 import { again, BARE, OURS, PEERS } from '../candidates.mjs'
 import { compare, mediansOf, noiseOf } from '../compare.mjs'
-import { markdownTable, note, range } from '../page.mjs'
+import { markdownTable, range } from '../page.mjs'
 import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
 
 const CALLS = 3
@@ -24,8 +24,7 @@ export const users = {
       figuresOf: figuresOfLoads,
     })
     const rows = mediansOf(candidates, results)
-    const noise = noiseOf(results, 'ours', 'cpu')
-    return { table: tableOf(rows), note: note({ ...options, noise, candidates }) }
+    return { table: tableOf(rows), noise: noiseOf(results, 'ours', 'cpu') }
   },
 }
 

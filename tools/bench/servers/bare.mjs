@@ -8,33 +8,22 @@ const { PORT, UPSTREAM_URL, REDIS_PORT, FLOOR } = process.env
 const pool = new Pool(UPSTREAM_URL, { connections: 128, pipelining: 1 })
 const authorization = `Bearer ${'a'.repeat(800)}`
 const NOT_PASSED = new Set(['connection', 'keep-alive', 'transfer-encoding'])
-const POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
-const OURS = ['x-content-type-options', 'nosniff', 'content-security-policy', POLICY, 'vary', 'Cookie']
-OURS.push(
-  'cross-origin-resource-policy',
-  'same-origin',
-  'referrer-policy',
-  'no-referrer',
-  'x-request-id',
-  '1',
-)
+const OURS = Object.entries({
+  'x-content-type-options': 'nosniff',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+  vary: 'Cookie',
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-request-id': '1',
+}).flat()
 
 function serve(request, response) {
   let controller
   const { accept = '*/*', 'accept-encoding': coding, 'accept-language': language } = request.headers
   const sent = ['authorization', authorization, 'accept', accept]
   if (FLOOR) {
-    sent.push(
-      'user-agent',
-      'token-handler-bff',
-      'x-request-id',
-      '1',
-      'via',
-      '1.1 bff',
-      'content-type',
-      accept,
-    )
-    sent.push('accept-encoding', coding, 'accept-language', language)
+    sent.push('user-agent', 'token-handler-bff', 'x-request-id', '1', 'via', '1.1 bff')
+    sent.push('content-type', accept, 'accept-encoding', coding, 'accept-language', language)
   }
   const handler = {
     onRequestStart(started) {
