@@ -17,12 +17,14 @@ const IDLE_MS = 2 * HOUR
 const START = Date.now() + 10 * 365 * 24 * HOUR
 const NOTHING: RecordState = { record: null, end: null }
 
+/** Sealed tokens may have any byte. */
+const SEALED = String.fromCharCode(...Array.from({ length: 256 }, (_, code) => code))
 const RECORD: NewRecord = {
-  tokens: 'sealed',
+  tokens: SEALED,
   createdAt: START,
   endsAt: START + 12 * HOUR,
   flow: 'code',
-  client: 'app',
+  client: `quotes " \\ and ü € \u0000 ${'x'.repeat(500)}`,
 }
 
 type Members = ReturnType<typeof recordMembers>
@@ -49,64 +51,66 @@ const some = fc.constantFrom(0, 1, 999.5, 1_000, 4_000, 15_000, MINUTE, HOUR)
 const lease = fc.constantFrom(1_000, 15_000)
 
 type Run = Request['run']
+
+/** The requests of one member with these arguments. `off`: how far their generation is from that of the record. */
+function requestsOf<Args extends object>(
+  member: string,
+  args: { [Name in keyof Args]: fc.Arbitrary<Args[Name]> },
+  run: (to: Members, key: string, args: Args, gen: number) => Promise<unknown>,
+): fc.Arbitrary<[string, Run]> {
+  return fc
+    .record(args)
+    .map((made) => [`${member} ${JSON.stringify(made)}`, (to, key, gen) => run(to, key, made as Args, gen)])
+}
+
+const beginRefresh = requestsOf(
+  'beginRefresh',
+  { attempt, off, leaseMs: lease, openMs: whole, livesMs: some, forcedWindowMs: fc.constantFrom(0, MINUTE) },
+  (to, key, { off, ...request }, gen) => to.beginRefresh(key, { ...request, gen: gen + off }),
+)
+
 const requests: fc.Arbitrary<[string, Run]> = fc.oneof(
-  fc.constant<[string, Run]>(['create', (to, key) => to.create(key, RECORD, 15_000.5)]),
-  fc.constant<[string, Run]>(['confirm', (to, key) => to.confirm(key)]),
-  fc.constant<[string, Run]>(['read', (to, key) => to.read(key)]),
-  fc.constant<[string, Run]>(['readState', (to, key) => to.readState(key)]),
-  fc.constant<[string, Run]>(['readEnd', (to, key) => to.readEnd(key)]),
-  fc.constant<[string, Run]>(['touch', (to, key) => to.touch(key)]),
-  ...Array.from({ length: 8 }, () =>
-    fc
-      .record({
-        attempt,
-        off,
-        leaseMs: lease,
-        openMs: whole,
-        livesMs: some,
-        forcedWindowMs: fc.constantFrom(0, MINUTE),
-      })
-      .map(({ off, ...request }): [string, Run] => [
-        `beginRefresh ${JSON.stringify({ off, ...request })}`,
-        (to, key, gen) => to.beginRefresh(key, { ...request, gen: gen + off }),
-      ]),
+  requestsOf('create', { flow: fc.constantFrom('code', 'password') }, (to, key, { flow }) =>
+    to.create(key, { ...RECORD, flow }, 15_000.5),
   ),
-  fc
-    .record({ attempt, off, doubts: fc.nat(3), leaseMs: lease })
-    .map(({ off, ...request }): [string, Run] => [
-      `renewLease ${JSON.stringify({ off, ...request })}`,
-      (to, key, gen) => to.renewLease(key, { ...request, gen: gen + off }),
-    ]),
-  fc
-    .record({ attempt, off, doubts: fc.option(fc.integer({ min: 1, max: 3 })), retryInMs: some })
-    .map(({ attempt, off, doubts, retryInMs }): [string, Run] => [
-      `releaseLease ${JSON.stringify({ attempt, off, doubts, retryInMs })}`,
-      (to, key, gen) => {
-        const inDoubt = doubts === null ? null : { gen: gen + off, doubts }
-        return to.releaseLease(key, { attempt, inDoubt, retryInMs })
-      },
-    ]),
-  fc
-    .record({ off, tokens: fc.constantFrom('x', '\u00ff\u0000y', 'z') })
-    .map(({ off, ...request }): [string, Run] => [
-      `replaceTokens ${JSON.stringify({ off, ...request })}`,
-      (to, key, gen) => to.replaceTokens(key, { ...request, gen: gen + off }),
-    ]),
-  fc
-    .constantFrom('sealed', 'x')
-    .map((was): [string, Run] => [`reseal ${was}`, (to, key) => to.reseal(key, was, 'resealed')]),
-  fc
-    .record({ off: fc.option(off), attempt: fc.option(attempt), why, ifLimitPassed: fc.boolean() })
-    .map(({ off, attempt, why, ifLimitPassed }): [string, Run] => [
-      `end ${JSON.stringify({ off, attempt, why, ifLimitPassed })}`,
-      (to, key, gen) =>
-        to.end(key, {
-          ...why,
-          ifLimitPassed,
-          ...(off === null ? {} : { gen: gen + off }),
-          ...(attempt === null ? {} : { attempt }),
-        }),
-    ]),
+  requestsOf('confirm', {}, (to, key) => to.confirm(key)),
+  requestsOf('read', {}, (to, key) => to.read(key)),
+  requestsOf('readState', {}, (to, key) => to.readState(key)),
+  requestsOf('readEnd', {}, (to, key) => to.readEnd(key)),
+  requestsOf('touch', {}, (to, key) => to.touch(key)),
+  ...Array<typeof beginRefresh>(8).fill(beginRefresh),
+  requestsOf(
+    'renewLease',
+    { attempt, off, doubts: fc.nat(3), leaseMs: lease },
+    (to, key, { off, ...request }, gen) => to.renewLease(key, { ...request, gen: gen + off }),
+  ),
+  requestsOf(
+    'releaseLease',
+    { attempt, off, doubts: fc.option(fc.integer({ min: 1, max: 3 })), retryInMs: some },
+    (to, key, { attempt, off, doubts, retryInMs }, gen) => {
+      const inDoubt = doubts === null ? null : { gen: gen + off, doubts }
+      return to.releaseLease(key, { attempt, inDoubt, retryInMs })
+    },
+  ),
+  requestsOf(
+    'replaceTokens',
+    { off, tokens: fc.constantFrom('x', '\u00ff\u0000y', 'z') },
+    (to, key, { off, tokens }, gen) => to.replaceTokens(key, { tokens, gen: gen + off }),
+  ),
+  requestsOf('reseal', { was: fc.constantFrom(SEALED, 'x') }, (to, key, { was }) =>
+    to.reseal(key, was, 'resealed'),
+  ),
+  requestsOf(
+    'end',
+    { off: fc.option(off), attempt: fc.option(attempt), why, ifLimitPassed: fc.boolean() },
+    (to, key, { off, attempt, why, ifLimitPassed }, gen) =>
+      to.end(key, {
+        ...why,
+        ifLimitPassed,
+        ...(off === null ? {} : { gen: gen + off }),
+        ...(attempt === null ? {} : { attempt }),
+      }),
+  ),
 )
 
 /** Each reply that a script has, since each of its return codes needs a test. */
@@ -131,36 +135,29 @@ const sequences = fc.array(
   { minLength: 1, maxLength: 30 },
 )
 
+const NUMBERS = [
+  ...['gen', 'createdAt', 'seenAt', 'endsAt', 'doubts', 'leaseUntil', 'leasedAt', 'openUntil'],
+  ...['retryAt', 'retrySetAt', 'forcedAt', 'forcedGen', 'replacedAt'],
+]
+
 /** What the scripts have left in Redis, as the record machine has it. */
 async function stateIn(client: Redis, key: string): Promise<RecordState> {
   const redisKey = `${PREFIX}s:${key}`
   const endKey = `${PREFIX}e:{${redisKey}}`
   const fields = await client.hgetallBuffer(redisKey)
   const textOf = (name: string): string => fields[name]?.toString('latin1') ?? ''
-  const numberOf = (name: string): number => Number(textOf(name))
+  const numbers = Object.fromEntries(NUMBERS.map((name) => [name, Number(textOf(name))]))
   const [expireAt, endExpireAt] = [await client.pexpiretime(redisKey), await client.pexpiretime(endKey)]
   const kept = (await client.get(endKey))?.split(' ')
-  const record: StoredRecord = {
+  const record = {
     tokens: textOf('tokens'),
     flow: (textOf('flow') || 'code') as StoredRecord['flow'],
-    client: textOf('client'),
+    client: fields.client?.toString() ?? '',
     lease: textOf('lease'),
     history: textOf('history'),
-    gen: numberOf('gen'),
-    createdAt: numberOf('createdAt'),
-    seenAt: numberOf('seenAt'),
-    endsAt: numberOf('endsAt'),
-    doubts: numberOf('doubts'),
-    leaseUntil: numberOf('leaseUntil'),
-    leasedAt: numberOf('leasedAt'),
-    openUntil: numberOf('openUntil'),
-    retryAt: numberOf('retryAt'),
-    retrySetAt: numberOf('retrySetAt'),
-    forcedAt: numberOf('forcedAt'),
-    forcedGen: numberOf('forcedGen'),
-    replacedAt: numberOf('replacedAt'),
+    ...numbers,
     expireAt,
-  }
+  } as StoredRecord
   return {
     record: 'gen' in fields ? record : null,
     end:

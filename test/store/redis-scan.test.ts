@@ -3,12 +3,12 @@ import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
 import { until } from '../helpers/wait.ts'
-import { scan } from './contract-scan.ts'
 import {
   clusterTarget,
   newKey,
   openRedisStore,
   redisStore,
+  scan,
   singleTarget,
   startSession,
   type TestStore,

@@ -127,6 +127,13 @@ export async function sees(t: Test, other: TestStore, one: TestStore): Promise<v
   t.equal(await other.store.readState(key), null)
 }
 
+/** Every distinct key of a scan, sorted. */
+export async function scan(store: Pick<SessionStore, 'keys'>): Promise<RecordKey[]> {
+  const found = new Set<RecordKey>()
+  for await (const batch of store.keys()) for (const key of batch) found.add(key)
+  return [...found].sort()
+}
+
 /** Both topologies with one server, for tests that apply to each. */
 export const ONE_SERVER: Record<string, (t: Teardown) => Promise<RedisTarget>> = {
   'a single Redis': async (t) => singleTarget((await startRedis(t)).port),

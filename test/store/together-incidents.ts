@@ -2,7 +2,6 @@ import { runTogether } from '../helpers/together.ts'
 
 // Their tests wait most of the time, so several of them run at once.
 runTogether(
-  'store/redis-groups.test.ts',
   'store/redis-history.test.ts',
   'store/redis-incidents.test.ts',
   'store/redis-outage.test.ts',
