@@ -8,7 +8,7 @@ import t from 'tap'
 import ts from 'typescript'
 import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { configOf } from '../config/environment.ts'
-import { checkResponsesOf, createCheck } from '../helpers/documented.ts'
+import { checkResponsesOf } from '../helpers/documented.ts'
 import { listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
 import { shared } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
@@ -194,66 +194,21 @@ t.test('a linter finds nothing in the description but the address of the test', 
       found.map(({ severity, ruleId }) => `${severity} ${ruleId}`),
       ['warn no-server-example.com'],
     )
-    const { paths } = JSON.parse(source) as { paths: Record<string, Record<string, { operationId: string }>> }
-    const ids = Object.values(paths).flatMap((methods) =>
-      Object.values(methods).map(({ operationId }) => operationId),
-    )
-    t.equal(new Set(ids).size, ids.length, 'each operation has an id of its own')
-    t.notOk(ids.includes(undefined as never))
-    const document = JSON.parse(source)
-    for (const [, path = ''] of source.matchAll(/"\$ref":"#\/([^"]+)"/g))
-      t.ok(
-        path.split('/').reduce((part, key) => part?.[key], document),
-        path,
-      )
+    const { components } = JSON.parse(source)
     for (const name of ['SiteUpdate', 'SiteUpdateIn', 'SiteUpdateWithTarget'])
-      t.equal(`${name}Body` in document.components.schemas, 'OPERATIONS_FILE' in env, name)
+      t.equal(`${name}Body` in components.schemas, 'OPERATIONS_FILE' in env, name)
   }
 })
 
 t.test('a test fails if a server responds otherwise than documented', async (t) => {
-  const { app, publicUrl } = (await shared()).bff
-  const document = await (await fetch(`${publicUrl}/openapi.json`)).json()
-  const check = createCheck(document as never)
-  const about = { title: 'a', status: 401, detail: 'b', requestId: 'c' }
-  const problem = { type: 'urn:bff:problem:login_required', ...about, code: 'login_required' }
-  const created = { creationDate: '', updateDate: '', picture: '' }
-  const site = { wType: 'Site', id: 7, name: '', description: '', code: '', ...created }
-  for (const [request, status, type, body, says] of [
-    ['GET /auth/session', 200, 'application/json', { authenticated: false, loginUrl: '/' }, null],
-    ['GET /auth/session', 200, 'application/json', { authenticated: true }, /Session/],
-    ['GET /auth/session', 200, 'text/plain', {}, /type text\/plain/],
-    ['GET /auth/session', 418, 'application/problem+json', problem, /status/],
-    ['POST /auth/session', 401, 'application/problem+json', problem, null],
-    ['POST /auth/session', 401, 'application/problem+json', { ...problem, code: 'new' }, /Problem/],
-    ['POST /auth/session', 503, 'application/problem+json', problem, /Retry-After/],
-    ['HEAD /auth/session', 200, 'application/json', {}, /a body/],
-    ['GET /auth/login', 303, '', '', /Location/],
-    ['PUT /site/7', 200, 'application/json', { ...site, id: 'x' }, /Site/],
-    ['PUT /site/7', 422, 'application/json', { any: 'thing' }, null],
-    ['GET /flux/a', 404, 'text/html', '<p>', null],
-  ] as const) {
-    const [method = '', target = ''] = request.split(' ')
-    const known: Record<string, string> = { 'content-type': type, 'x-request-id': 'c' }
-    const text = typeof body === 'string' ? body : JSON.stringify(body)
-    const fault = check({ method, target, status, header: (name) => known[name], body: text })
-    if (says === null) t.equal(fault, null, request)
-    else t.match(fault, says, request)
-  }
-
-  const server = createServer(({ url }, response) => {
-    if (url === '/auth/logout') response.writeHead(418).end()
-    else response.writeHead(200, { 'content-type': 'application/json' }).write('{')
-  })
+  const { app } = (await shared()).bff
+  const server = createServer((_request, response) => void response.writeHead(418).end())
   const url = `http://127.0.0.1:${await listenOnLoopback(t, server)}`
-  const post = { method: 'POST' }
-  t.equal((await fetch(`${url}/auth/logout`, post)).status, 418, 'a server that is not ours')
+  const logOut = () => fetch(`${url}/auth/logout`, { method: 'POST' })
+  t.equal((await logOut()).status, 418, 'a server that is not ours')
   checkResponsesOf(t, portOfUrl(url), configOf({}), () => app.server.swagger())
-  await t.rejects(fetch(`${url}/auth/logout`, post), /not as documented: POST \/auth\/logout 418/)
-  const unfinished = await fetch(`${url}/flux/a`)
-  t.equal(unfinished.status, 200, 'a forwarded body is not waited for')
-  await unfinished.body?.cancel()
-  const wire = 'HTTP/1.1 418 A\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\na'
+  await t.rejects(logOut(), /not as documented: POST \/auth\/logout 418/)
+  const json = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}'
   const asked = 'GET /auth/session HTTP/1.1\r\nHost: a\r\n\r\n'
-  t.throws(() => readAnswers(portOfUrl(url), asked, Buffer.from(wire)), /GET \/auth\/session 418/)
+  t.throws(() => readAnswers(portOfUrl(url), asked, Buffer.from(json)), /GET \/auth\/session 200: Session/)
 })

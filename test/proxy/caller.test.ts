@@ -125,16 +125,6 @@ t.test('a session is served from memory for SESSION_CACHE_MS, then a small read 
   t.strictSame(looked, ['miss', 'hit', 'revalidated', 'hit'])
 })
 
-t.test('another generation is a full read', async (t) => {
-  const { call, clock, counts, looked, refresh } = await start(t)
-  t.equal((await call()).gen, 1)
-  await refresh()
-  clock.pass(TRUST_MS)
-  t.match(await call(), { gen: 2, authorization: 'Bearer at-2' })
-  t.strictSame([counts.full, counts.small], [2, 1])
-  t.strictSame(looked, ['miss', 'miss'])
-})
-
 t.test('a sign-out on one replica ends the session on the others within SESSION_CACHE_MS', async (t) => {
   const { call, clock, counts, end } = await start(t)
   await call()

@@ -27,26 +27,19 @@ t.test('status and bytes pass unchanged, with the listed headers and the protect
         'Retry-After: 7',
         'Connection: X-Internal, keep-alive',
         'Date: Mon, 02 Nov 2026 10:00:00 GMT',
-        'Age: 3',
         'Expires: Mon, 02 Nov 2030 10:00:00 GMT',
         'Vary: Accept',
         'Set-Cookie: session=stolen',
         'Set-Cookie: b=c',
         'Access-Control-Allow-Origin: *',
-        'Access-Control-Allow-Credentials: true',
         'Strict-Transport-Security: max-age=1',
         'Clear-Site-Data: "cookies"',
         'Content-Security-Policy: default-src *',
         'WWW-Authenticate: Basic',
-        'Server: IIS',
-        'X-Powered-By: x',
-        'Via: 1.1 varnish',
         'Location: https://evil.test/',
         'Refresh: 0; url=https://evil.test/',
-        'SourceMap: /x.map',
         'Link: </x>; rel=preload',
         'Service-Worker-Allowed: /',
-        'Alt-Svc: h3=":443"',
         'X-Request-Id: theirs',
         'X-Internal: 1',
         'Trailer: X-Checksum',
@@ -140,8 +133,10 @@ const LOCATION = ['Location: /x', 'Content-Type: application/json']
 
 t.test('a response that must not be relayed leaves the response untouched', async (t) => {
   for (const [what, text] of [
-    ['a redirect', answerText('302 Found', LOCATION, 'evil')],
-    ['a permanent redirect', answerText('308 Permanent Redirect', LOCATION, 'evil')],
+    ...['300 Choices', '301 Moved', '302 Found', '303 Other', '307 Temporary', '308 Permanent'].map(
+      (status) => [status, answerText(status, LOCATION, 'evil')] as const,
+    ),
+    ['a page of an odd status', answerText('999 Odd', ['Content-Type: text/html'], 'evil')],
     ['a page', OF_TYPE('Text/HTML; charset=utf-8')],
     ['an XHTML page', OF_TYPE('application/xhtml+xml')],
     ['a script', OF_TYPE('text/javascript')],
@@ -174,15 +169,6 @@ t.test('a response that must not be relayed leaves the response untouched', asyn
 t.test('a redirect is not followed', async (t) => {
   const { upstream } = await relayed(t, answerText('307 Temporary Redirect', ['Location: /elsewhere'], ''))
   t.equal(upstream.received.length, 1)
-})
-
-t.test('a script is relayed for a JSONP request, and a page is not', async (t) => {
-  const script = answerText('200 OK', ['Content-Type: application/javascript'], 'cb({"id":1})')
-  const { answer, outcome } = await relayed(t, script, { jsonp: true })
-  t.equal(outcome.kind, 'finished')
-  t.equal(answer.raw, 'cb({"id":1})')
-  t.equal(answer.headers['x-content-type-options'], 'nosniff')
-  t.equal((await relayed(t, OF_TYPE('text/html'), { jsonp: true })).outcome.kind, 'unusable')
 })
 
 t.test('an error with data is relayed, one with a page, a script or no type gives its status', async (t) => {
@@ -265,17 +251,4 @@ t.test('the head reaches the browser before the body, and each part as soon as i
   await browser.sees('abc')
   socket.write('3\r\ndef\r\n0\r\n\r\n')
   t.equal((await browser.answer).raw, '3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n')
-})
-
-t.test('many requests on one browser connection each get their own response', async (t) => {
-  const { port } = await start(t, (socket, { path }) =>
-    socket.write(answerText('200 OK', ['Content-Type: text/csv'], `[${path}]`)),
-  )
-  const paths = Array.from({ length: 20 }, (_, i) => `/n${i}`)
-  const requests = paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: a`)
-  const { raw } = await rawBrowser(t, port, [requests.join('\r\n\r\n'), 'Connection: close']).answer
-  t.same(
-    raw.match(/\[\/n\d+\]/g),
-    paths.map((path) => `[${path}]`),
-  )
 })

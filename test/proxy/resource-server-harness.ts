@@ -4,7 +4,6 @@ import type { Call, OutgoingRequest } from '../../src/proxy/outgoing-request.ts'
 import {
   createResourceServer,
   type Outcome,
-  type ResourceServer,
   type ResourceServerOptions,
 } from '../../src/proxy/resource-server.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
@@ -80,11 +79,6 @@ export async function rawUpstream(t: Teardown, answer: (socket: Socket, request:
   }
 }
 
-/** Sends one call and waits for its end. */
-export function outcomeOf(resourceServer: ResourceServer, call: Call): Promise<Outcome> {
-  return new Promise((resolve) => resourceServer.send(call, resolve))
-}
-
 /** Of a call that may leave however long it has waited. */
 export const PROVEN = { isProven: () => true, prove: async () => true }
 
@@ -109,9 +103,8 @@ export function outgoing(change: Partial<OutgoingRequest> = {}): OutgoingRequest
 export async function bff(
   t: Teardown,
   options: Partial<ResourceServerOptions> & { baseUrl: string },
-  change: Partial<Call> & { jsonp?: boolean } = {},
+  change: Partial<Call> = {},
 ) {
-  const { jsonp = false, ...rest } = change
   const resourceServer = createResourceServer({
     // So long that a test that waited for it would not end.
     timeoutMs: 3_600_000,
@@ -125,8 +118,8 @@ export async function bff(
   const server = http.createServer(async (request, response) => {
     const body = await bodyOf(request)
     const method = request.method as OutgoingRequest['method']
-    const over = outcomeOf(resourceServer, {
-      outgoing: outgoing({ method, path: request.url ?? '/', body, jsonp }),
+    const call: Call = {
+      outgoing: outgoing({ method, path: request.url ?? '/', body }),
       request,
       response,
       hijack() {},
@@ -134,8 +127,9 @@ export async function bff(
       holder: String(request.headers['x-holder']),
       requestId: 'req-1',
       ...PROVEN,
-      ...rest,
-    })
+      ...change,
+    }
+    const over = new Promise<Outcome>((resolve) => resourceServer.send(call, resolve))
     sent += 1
     changed()
     const outcome = await over
@@ -167,7 +161,7 @@ async function bodyOf(request: IncomingMessage): Promise<Buffer | null> {
   return Buffer.concat(chunks)
 }
 
-export interface RawAnswer {
+interface RawAnswer {
   status: number
   /** Lower-case names. */
   headers: Record<string, string>
@@ -237,7 +231,7 @@ export async function start(
   t: Teardown,
   answer: string | Parameters<typeof rawUpstream>[1] = OK,
   options: Partial<ResourceServerOptions> = {},
-  change: Parameters<typeof bff>[2] = {},
+  change: Partial<Call> = {},
 ) {
   const write = (socket: Socket) => void socket.write(String(answer), 'latin1')
   const upstream = await rawUpstream(t, typeof answer === 'string' ? write : answer)
@@ -245,14 +239,9 @@ export async function start(
 }
 
 /** One response of the resource server, as its browser gets it. */
-export async function relayed(
-  t: Teardown,
-  text: string,
-  change: Parameters<typeof bff>[2] = {},
-  ...lines: string[]
-) {
-  const { upstream, port, outcome } = await start(t, text, {}, change)
-  const answer = await get(t, port, '/x', ...lines)
+export async function relayed(t: Teardown, text: string) {
+  const { upstream, port, outcome } = await start(t, text)
+  const answer = await get(t, port)
   return { answer, outcome: await outcome(0), upstream }
 }
 

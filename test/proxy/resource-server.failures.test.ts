@@ -142,26 +142,6 @@ for (const [when, text] of [
   })
 }
 
-t.test('a browser that leaves while its request waits for a connection causes no request', async (t) => {
-  const answer = (socket: Socket, { path }: Received) => {
-    if (path !== '/held') socket.write(OK)
-  }
-  const { upstream, port, outcome } = await start(t, answer, { connections: 1 })
-  const held = browse(t, port, '/held')
-  await upstream.request(0)
-  const leaving = browse(t, port, '/leaving')
-  await once(leaving.socket, 'connect')
-  const staying = browse(t, port, '/staying')
-  await once(staying.socket, 'connect')
-  leaving.socket.end()
-  t.same(await outcome(0), { kind: 'client_gone' })
-  upstream.sockets[0]?.write(OK)
-  t.equal((await held.answer).status, 200)
-  t.equal((await staying.answer).status, 200)
-  t.strictSame(upstream.paths(), ['/held', '/staying'])
-  t.equal(upstream.sockets.length, 1, 'the connection outlives the request that was withdrawn')
-})
-
 t.test('a browser that left before the call causes no request upstream', async (t) => {
   const gone = { closed: false, destroyed: true }
   const { upstream, port, outcome } = await start(t, OK, {}, { response: gone as never })
@@ -246,14 +226,6 @@ for (const [what, status, options] of [
     await closed(upstream.sockets[0]!)
   })
 }
-
-t.test('after the close the resource server is unavailable', async (t) => {
-  const { port, outcome, close } = await start(t)
-  t.equal((await get(t, port)).status, 200)
-  await close()
-  t.equal((await get(t, port)).status, 599)
-  t.equal((await outcome(1)).kind, 'unavailable')
-})
 
 t.test('an unrequested 100 Continue is no response, as the limits say', async (t) => {
   const { upstream, port, outcome } = await start(t, `HTTP/1.1 100 Continue\r\n\r\n${OK}`)

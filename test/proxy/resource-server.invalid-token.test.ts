@@ -1,23 +1,6 @@
-import { createServer } from 'node:http'
 import zlib from 'node:zlib'
 import t from 'tap'
-import { createResourceServer } from '../../src/proxy/resource-server.ts'
-import { listenOnLoopback } from '../helpers/ports.ts'
-import { elapsed } from '../helpers/wait.ts'
-import {
-  answerText,
-  closed,
-  get,
-  OK,
-  outcomeOf,
-  outgoing,
-  PROVEN,
-  rawBrowser,
-  rawUpstream,
-  relayed,
-  start,
-  write,
-} from './resource-server-harness.ts'
+import { answerText, closed, get, rawBrowser, relayed, start, write } from './resource-server-harness.ts'
 
 const JSON_TYPE = 'Content-Type: application/json'
 const NAMES = '{"error":"invalid_token"}'
@@ -46,11 +29,6 @@ t.test('what refuses the token, or cannot be relayed, leaves the response untouc
     ['a 401 with a page', page(NO), refused(401, false)],
     ['a 401 whose challenge names it', answerText(NO, [CHALLENGE]), refused(401, true)],
     ['a 401 whose body names it', json(NO, NAMES), refused(401, true)],
-    [
-      'a 401 whose challenge names another error',
-      answerText(NO, ['WWW-Authenticate: Bearer error="insufficient_scope"']),
-      refused(401, false),
-    ],
     ['a 400 whose body names it', json(BAD, NAMES), refused(400, true)],
     [
       'a 403 whose challenge names it',
@@ -156,30 +134,6 @@ t.test('an inspection ends at the timeout', async (t) => {
     t.same(await outcome(0), expected)
     await closed(upstream.sockets[0]!)
   }
-})
-
-t.test('after an invalid token a second call uses the same response and the same connection', async (t) => {
-  const upstream = await rawUpstream(t, (socket, { text }) => {
-    socket.write(text.includes('Bearer new') ? OK : json(NO, NAMES))
-  })
-  const options = { baseUrl: upstream.url, timeoutMs: 5000, tokenIn: 'header', secure: false } as const
-  const resourceServer = createResourceServer(options)
-  t.teardown(() => resourceServer.close())
-  let left = Number.NaN
-  const server = createServer(async (request, response) => {
-    const before = response.listenerCount('close')
-    const of = { outgoing: outgoing(), request, response, requestId: 'r', holder: 'a', ...PROVEN }
-    const send = (authorization: string) => outcomeOf(resourceServer, { ...of, authorization, hijack() {} })
-    await send('Bearer old')
-    left = response.listenerCount('close') - before
-    // A refresh takes far longer than undici needs to take its connection back.
-    await elapsed(20)
-    await send('Bearer new')
-  })
-  const { status, raw } = await get(t, await listenOnLoopback(t, server))
-  t.strictSame([status, raw], [200, '{"id":9007199254740993}'])
-  t.strictSame([upstream.received.length, upstream.sockets.length], [2, 1])
-  t.equal(left, 0, 'no listener of the first call stays on the response')
 })
 
 t.test('a configured shape counts for its own status alone, for writes too', async (t) => {

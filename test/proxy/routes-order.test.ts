@@ -2,8 +2,8 @@ import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { shared } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { ask, field, OWN, portOf, problemOf, type Question } from '../http/wire.ts'
-import { type Header, JSON_TYPE, proxyCaller } from './proxy-caller.ts'
+import { ask, OWN, portOf, problemOf, type Question } from '../http/wire.ts'
+import { type Header, JSON_TYPE } from './proxy-caller.ts'
 
 const CROSS: Header = ['Sec-Fetch-Site', 'cross-site']
 const IMAGE: Header = ['Accept', 'image/png']
@@ -62,23 +62,4 @@ t.test('401 comes before 403 for the account, and 403 before 503 for the store',
   t.equal((await bff.browser().fetch('/flux/open')).status, 200, 'nor where the application reads')
   t.equal(await code('/flux/DEMO/open', cookie), 'store_unavailable', 'a browser that may have a session')
   t.equal(await code('/flux/DEMO/!', cookie), 'invalid_request')
-})
-
-t.test('no response under /flux and /site is a redirect', async (t) => {
-  const { sandbox, port, get, put } = await proxyCaller()
-  for (const status of [300, 301, 302, 303, 307, 308, 999]) {
-    const headers = { location: 'https://evil.test/', 'content-type': 'text/html' }
-    sandbox.faults.set({ resource: { mode: 'status', status, headers, body: '<p>no</p>' } })
-    for (const answer of [await get('/flux/a'), await put('{}')]) {
-      t.match(problemOf(answer), { code: 'upstream_unavailable', status: 502 }, `${status}`)
-      t.equal(field(answer, 'content-type'), 'application/problem+json; charset=utf-8')
-      t.equal(field(answer, 'location'), undefined)
-    }
-  }
-  const headers: Header[] = [OWN, ['Accept', 'text/html'], ['Sec-Fetch-Mode', 'navigate']]
-  for (const target of ['/flux/a', '/flux', '/flux/', '/site', '/site/', '/site/1/', '/flux/a/'])
-    for (const method of ['GET', 'HEAD', 'PUT', 'POST']) {
-      const { status } = await ask(port, { method, target, headers })
-      t.ok(status < 300 || status >= 400, `${method} ${target}: ${status}`)
-    }
 })

@@ -76,9 +76,14 @@ t.test('a suffix or a parameter selects JSON, and a callback selects a script', 
   }
 })
 
-t.test('a script is not relayed without a callback', async (t) => {
+t.test('a script is relayed with a callback alone, and a page never', async (t) => {
   const { sandbox, put } = await proxyCaller()
-  sandbox.faults.set({ resourceHeaders: { 'content-type': 'text/javascript' } })
-  t.equal((await put('{}')).status, 502)
-  t.equal((await put('{}', '/site/42?callback=cb')).status, 200)
+  for (const [type, query, status] of [
+    ['text/javascript', '', 502],
+    ['text/javascript', '?callback=cb', 200],
+    ['text/html', '?callback=cb', 502],
+  ] as const) {
+    sandbox.faults.set({ resourceHeaders: { 'content-type': type } })
+    t.equal((await put('{}', `/site/42${query}`)).status, status, `${type} ${query}`)
+  }
 })

@@ -52,31 +52,22 @@ async function busy(t: Test, limit: { share: number } | { connections: number } 
   }
 }
 
-t.test('a call that has waited for a connection asks the store before it is sent', async (t) => {
+t.test('a call that has waited asks the store, and is not sent if its session has ended', async (t) => {
   const { store, upstream, server, release } = await busy(t)
   const second = get(t, server.port, '/second')
   await server.sends(2)
-  t.equal(store.asked.length, 0, 'not while it waits')
-  await release()
-  const question = await store.question(0)
-  t.equal(upstream.received.length, 1)
-  question.resolve(true)
-  t.equal((await second).status, 200)
-  t.strictSame(upstream.paths(), ['/first', '/second'])
-  t.equal(store.asked.length, 1)
-})
-
-t.test('a call whose session has ended while it waited is not sent, and the next one is', async (t) => {
-  const { store, upstream, server, release } = await busy(t)
-  const second = get(t, server.port, '/second')
   const third = get(t, server.port, '/third')
   await server.sends(3)
+  t.equal(store.asked.length, 0, 'not while it waits')
   await release()
   ;(await store.question(0)).resolve(false)
-  ;(await store.question(1)).resolve(true)
-  const statuses = (await Promise.all([second, third])).map(({ status }) => status).sort()
-  t.strictSame(statuses, [200, 599])
-  t.equal(upstream.received.length, 2)
+  t.equal((await second).status, 599)
+  const question = await store.question(1)
+  t.strictSame(upstream.paths(), ['/first'])
+  question.resolve(true)
+  t.equal((await third).status, 200)
+  t.strictSame(upstream.paths(), ['/first', '/third'])
+  t.equal(store.asked.length, 2, 'each once')
   t.strictSame(await server.outcome(1), { kind: 'withdrawn', error: null })
 })
 
@@ -93,6 +84,7 @@ t.test('a call whose browser has left while it waited gives its place away', asy
   t.equal((await third).status, 200)
   t.equal(store.asked.length, 0, 'nor does one ask that has waited less than SESSION_CACHE_MS')
   t.strictSame(upstream.paths(), ['/first', '/third'])
+  t.equal(upstream.sockets.length, 1, 'the connection outlives the call that was withdrawn')
 })
 
 t.test('a call that has waited for its share is not sent if the store fails', async (t) => {
