@@ -40,7 +40,7 @@ async function start(t: Test, { trustMs = TRUST_MS } = {}) {
   const key = recordKeyOf(sessionId)
   await store.create(key, newRecord(wall), 15_000)
   await store.confirm(key)
-  const counts = { full: 0, small: 0, touches: 0, obtained: 0, verified: 0 }
+  const counts = { full: 0, small: 0, touches: 0, obtained: 0 }
   const looked: string[] = []
   const state = {
     lifeMs: HOUR_MS,
@@ -63,13 +63,7 @@ async function start(t: Test, { trustMs = TRUST_MS } = {}) {
   }
   const cache = createSessionCache<Caller>({ max: 10, trustMs, monotonic: clock.monotonic })
   const callers = createCallers({
-    cookies: {
-      ...cookies,
-      verify(value) {
-        counts.verified += 1
-        return cookies.verify(value)
-      },
-    },
+    cookies,
     cache,
     trustMs,
     sessions: {
@@ -113,13 +107,13 @@ t.test('a session is served from memory for SESSION_CACHE_MS, then a small read 
   const { call, callers, clock, cookie, counts, looked } = await start(t)
   t.equal(callers.cached(cookie), null)
   const first = await call()
-  t.strictSame(counts, { full: 1, small: 0, touches: 0, obtained: 0, verified: 1 })
+  t.strictSame([counts.full, counts.small], [1, 0])
   clock.pass(999)
   t.equal(await call(), first)
   clock.pass(1)
   t.equal(callers.cached(cookie), null)
   t.equal(await call(), first, 'its opened token is used again')
-  t.strictSame(counts, { full: 1, small: 1, touches: 0, obtained: 0, verified: 1 })
+  t.strictSame([counts.full, counts.small], [1, 1])
   clock.pass(999)
   t.equal(await call(), first)
   t.strictSame(looked, ['miss', 'hit', 'revalidated', 'hit'])

@@ -27,18 +27,9 @@ t.test('the format of the query, in any case, is sent as format, Accept and Cont
 
 t.test('an unknown, empty or repeated format is 400', async (t) => {
   const { get, refused } = await proxyCaller()
-  for (const query of [
-    ...[
-      'format=',
-      'format',
-      'format=zip',
-      'format=html',
-      'format=json%20',
-      'format=json,xml',
-      'format=jsonp',
-    ],
-    ...['format=JSON&format=JSON', 'format=json&Format=xml', 'format=json&form%61t=json'],
-  ])
+  const unknown = 'format= format format=zip format=html format=json%20 format=json,xml format=jsonp'
+  const repeated = 'format=JSON&format=JSON format=json&Format=xml format=json&form%61t=json'
+  for (const query of `${unknown} ${repeated}`.split(' '))
     refused(t, await get(`/flux/a?${query}`), /format/, query)
 })
 
