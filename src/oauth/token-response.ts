@@ -93,7 +93,7 @@ function parseObject(text: string): Record<string, unknown> | null {
  * Life of an access token in seconds, from an `expires_in` of any type. Missing or null is an hour, a string of
  * digits is read, and more than a day is a day. Zero, negative or unreadable is 0: due at once.
  */
-export function lifeSeconds(expiresIn: unknown): number {
+function lifeSeconds(expiresIn: unknown): number {
   if (expiresIn === undefined || expiresIn === null) return DEFAULT_LIFE_SECONDS
   const digits = typeof expiresIn === 'string' && /^\d+$/.test(expiresIn)
   const seconds = typeof expiresIn === 'number' || digits ? Number(expiresIn) : 0

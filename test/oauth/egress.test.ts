@@ -20,20 +20,6 @@ async function behindProxy(t: Test, answer: (socket: Socket) => void = (socket) 
   return { ...endpoint, host: new URL(endpoint.url).host, proxy, client }
 }
 
-t.test('token requests and revocations pass the proxy, with its credentials', async (t) => {
-  const { proxy, client, host, requests } = await behindProxy(t)
-  const server = client()
-  t.match(await server.refresh(TOKEN, bounds(1_000)), { kind: 'granted' })
-  t.match(await server.redeemClient(), { kind: 'granted' })
-  t.equal(await server.revoke(TOKEN, 'refresh_token'), null)
-  t.strictSame(new Set(proxy.targets), new Set([host]))
-  t.equal(requests.length, 3)
-  for (const request of requests) {
-    t.match(request, /^POST \/oauth\/(token|revoke) HTTP\/1\.1\r\n/)
-    t.notMatch(request, /proxy-authorization|pa55word/i, 'the endpoint sees no credentials of the proxy')
-  }
-})
-
 t.test('a host in NO_PROXY is reached without the proxy', async (t) => {
   const { proxy, client } = await behindProxy(t)
   const server = client(CREDENTIALS, { NO_PROXY: '127.0.0.0/8' })
