@@ -3,10 +3,12 @@ import type { Answer } from '../helpers/browser.ts'
 import { freePort } from '../helpers/ports.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { presentations, signInExpired } from '../helpers/replicas.ts'
-import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
+import { begin, comeBack } from '../login/sign-ins.ts'
+import { counted } from './load.ts'
 
-/** A Redis that is there and does not do what it should. */
+/** A Redis that does not do what it should. */
 interface Trouble {
   begin(redis: RedisServer): Promise<unknown>
   end(redis: RedisServer): Promise<unknown>
@@ -17,6 +19,7 @@ interface Trouble {
 }
 
 const TROUBLES: Record<string, Trouble> = {
+  'no Redis': { begin: (redis) => redis.stop(), end: (redis) => redis.restart() },
   'a full memory': {
     begin: (redis) => redis.cli('config', 'set', 'maxmemory', '1'),
     end: (redis) => redis.cli('config', 'set', 'maxmemory', '0'),
@@ -34,15 +37,17 @@ const TROUBLES: Record<string, Trouble> = {
   },
 }
 
+/** A user of Redis whose permissions can be taken away, and data that a stop keeps. */
+const REDIS_ARGS = ['--user', 'app', 'on', '>app-password', '~*', '&*', '+@all', '--appendonly', 'yes']
+
 // Most of the time is spent waiting.
-t.jobs = 3
+t.jobs = 4
 
 for (const [name, trouble] of Object.entries(TROUBLES)) {
   t.test(
     `${name}: requests that need the store get 503 without waiting for it, and the cookies work afterwards`,
     async (t) => {
-      const redis = await startRedis(t)
-      await redis.cli('acl', 'setuser', 'app', 'on', '>app-password', '~*', '&*', '+@all')
+      const redis = await startRedis(t, { args: REDIS_ARGS })
       const sandbox = await startSandbox(t)
       const bff = await startBff(t, sandbox, {
         REDIS_URL: `redis://app:app-password@127.0.0.1:${redis.port}`,
@@ -51,8 +56,7 @@ for (const [name, trouble] of Object.entries(TROUBLES)) {
       const [fresh, leaver, coming] = [bff.browser(), bff.browser(), bff.browser()]
       await signIn(fresh, sandbox)
       await signIn(leaver, sandbox)
-      const start = await coming.navigate('/auth/login?returnTo=%2Fapp')
-      const back = await decide(sandbox, String(start.headers.location))
+      const back = await begin(coming, sandbox, { query: '?returnTo=%2Fapp' })
       const due = await signInExpired(bff, sandbox)
       const redeemed = (): number =>
         sandbox.journal.entries({ endpoint: 'token', kind: 'authorization_code' }).length
@@ -65,34 +69,38 @@ for (const [name, trouble] of Object.entries(TROUBLES)) {
       }
 
       await trouble.begin(redis)
-      const [dueCall, freshCall, session, logout, callback, login, ready] = await Promise.all([
+      const [dueCall, freshCall, session, noSession, logout, callback, login, ready] = await Promise.all([
         due.fetch('/flux/a'),
         fresh.fetch('/flux/a'),
         fresh.fetch('/auth/session'),
+        bff.browser().fetch('/auth/session'),
         leaver.fetch('/auth/logout', { method: 'POST' }),
-        coming.navigate(back, { from: 'cross-site' }),
+        comeBack(coming, back),
         bff.browser().navigate('/auth/login'),
-        fetch(`${bff.opsUrl}/readyz`),
+        opsStatus(bff),
       ])
       isRefused('a call that needs a refresh', dueCall)
       t.match(dueCall.json(), { code: 'store_unavailable' })
       if (trouble.reads === true) {
         t.equal(freshCall.status, 200, 'a call that needs a read alone')
         t.match(session.json(), { authenticated: true })
+        t.match(noSession.json(), { authenticated: false })
       } else {
         isRefused('a call', freshCall)
         t.match(freshCall.json(), { code: 'store_unavailable' })
         isRefused('/auth/session', session)
+        isRefused('/auth/session without a cookie', noSession)
       }
       if (trouble.deletes === true) t.equal(logout.status, 204, 'a sign-out')
       else isRefused('a sign-out', logout)
       isRefused('a callback', callback)
       t.match(callback.headers['content-type'], /^text\/html/, 'a page, and no way round in a circle')
+      t.match(callback.text, '<p>The sign-in could not be completed. Try again in a moment.</p>')
       t.equal(callback.headers.location, undefined)
       t.equal(redeemed(), redeemedBefore, 'no code is redeemed')
+      t.equal(await counted([bff], 'bff_sign_in_failures_total{reason="store"}'), 1)
       t.equal(login.status, 303, 'to begin a sign-in needs no store')
-      t.equal(ready.status, 503)
-      await ready.arrayBuffer()
+      t.equal(ready, 503)
 
       await trouble.end(redis)
       await untilReady(bff)
@@ -100,7 +108,7 @@ for (const [name, trouble] of Object.entries(TROUBLES)) {
       t.equal((await fresh.fetch('/flux/a')).status, 200)
       const stays = trouble.deletes === true ? 401 : 200
       t.equal((await leaver.fetch('/flux/a')).status, stays)
-      t.equal((await signIn(coming, sandbox)).status, 303)
+      t.equal((await comeBack(coming, back)).headers.location, '/app#_', 'the same callback works')
       t.equal((await coming.fetch('/flux/a')).status, 200)
       t.equal(presentations(sandbox).length, 1, 'the refresh token was presented once')
       t.equal(sandbox.counters().reuseDetected, 0)

@@ -1,6 +1,8 @@
 import t from 'tap'
-import type { Browser } from '../helpers/browser.ts'
+import { counted } from '../flows/load.ts'
+import { type Browser, isProblem } from '../helpers/browser.ts'
 import { decide, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { ALICE, begin, comeBack, sendPassword } from './sign-ins.ts'
 
 const FLOWS = 'code,token,password'
 const REDEMPTIONS_AT_ONCE = 32
@@ -18,26 +20,26 @@ t.test('callbacks are limited by address, with a count of their own', async (t) 
     t.equal(start.status, 303)
     return { browser, back: new URL(await decide(sandbox, String(start.headers.location))) }
   }
-  const comeBack = ({ browser, back }: { browser: Browser; back: URL }, headers: Record<string, string>) =>
+  const returns = ({ browser, back }: { browser: Browser; back: URL }, headers: Record<string, string>) =>
     browser.navigate(back.href, { from: 'cross-site', headers })
 
   const same = [await begun('code', at('192.0.2.1')), await begun('code', at('192.0.2.1'))]
   for (const each of same)
-    t.equal((await comeBack(each, at('192.0.2.1'))).status, 303, 'a sign-in does not count twice')
+    t.equal((await returns(each, at('192.0.2.1'))).status, 303, 'a sign-in does not count twice')
 
   const office = at('192.0.2.2')
   const [first, second] = [await begun('code', at('192.0.2.3')), await begun('code', at('192.0.2.3'))]
   const third = await begun('code', at('192.0.2.4'))
   const fragment = await begun('token', at('192.0.2.4'))
   for (let i = 0; i < 5; i += 1) {
-    const answer = await comeBack({ browser: bff.browser(), back: third.back }, office)
+    const answer = await returns({ browser: bff.browser(), back: third.back }, office)
     t.equal(answer.status, 400, 'without a login cookie it costs no token request and does not count')
   }
-  t.equal((await comeBack(first, office)).status, 303)
-  t.equal((await comeBack(second, office)).status, 303)
+  t.equal((await returns(first, office)).status, 303)
+  t.equal((await returns(second, office)).status, 303)
 
   const { length: requests } = sandbox.journal.entries({ endpoint: 'token' })
-  const limited = await comeBack(third, office)
+  const limited = await returns(third, office)
   t.equal(limited.status, 429)
   t.match(limited.headers['retry-after'], /^\d+$/)
   t.match(limited.text, '<p>Too many sign-ins. Wait a minute, then try again.</p>')
@@ -45,7 +47,7 @@ t.test('callbacks are limited by address, with a count of their own', async (t) 
   t.strictSame(limited.setCookies, [], 'the login cookie stays')
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, requests, 'no token request')
   t.match(bff.log(), 'too many sign-ins from one address: if they are those of many users')
-  t.match(await (await fetch(`${bff.opsUrl}/metrics`)).text(), 'failures_total{reason="rate_limited"} 1\n')
+  t.equal(await counted([bff], 'bff_sign_in_failures_total{reason="rate_limited"}'), 1)
 
   const { browser, back } = fragment
   const post = (headers: Record<string, string>) =>
@@ -59,7 +61,7 @@ t.test('callbacks are limited by address, with a count of their own', async (t) 
   t.match(refused.json(), { code: 'rate_limited', loginUrl: '/auth/login?returnTo=%2Fapp&flow=token' })
   t.equal((await post(at('192.0.2.5'))).status, 200, 'another address')
 
-  t.equal((await comeBack(third, at('192.0.2.5'))).headers.location, '/app#_', 'the same address works later')
+  t.equal((await returns(third, at('192.0.2.5'))).headers.location, '/app#_', 'the same address works later')
 })
 
 t.test(`at most ${REDEMPTIONS_AT_ONCE} sign-ins redeem at once, and one more can be repeated`, async (t) => {
@@ -70,15 +72,14 @@ t.test(`at most ${REDEMPTIONS_AT_ONCE} sign-ins redeem at once, and one more can
   const arriving = await Promise.all(
     Array.from({ length: REDEMPTIONS_AT_ONCE + 1 }, async () => {
       const browser = bff.browser()
-      const start = await browser.navigate('/auth/login?returnTo=%2Fapp')
-      const back = await decide(sandbox, String(start.headers.location))
-      return () => browser.navigate(back, { from: 'cross-site' })
+      const back = await begin(browser, sandbox, { query: '?returnTo=%2Fapp' })
+      return () => comeBack(browser, back)
     }),
   )
   const last = arriving.pop()!
   const gate = sandbox.hold('token', { only: 'authorization_code' })
   t.teardown(() => gate.release())
-  const held = arriving.map((comeBack) => comeBack())
+  const held = arriving.map((arrive) => arrive())
   await gate.arrivals(REDEMPTIONS_AT_ONCE)
 
   const busy = await last()
@@ -86,12 +87,8 @@ t.test(`at most ${REDEMPTIONS_AT_ONCE} sign-ins redeem at once, and one more can
   t.match(busy.headers['retry-after'], /^[1-9]\d*$/)
   t.match(busy.text, '<p>Too many sign-ins are under way. Load this page again in a moment.</p>')
   t.strictSame(busy.setCookies, [], 'the login cookie stays')
-  const password = await user.fetch('/auth/password', {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ username: 'alice', password: 'wonderland' }),
-  })
-  t.match(password.json(), { code: 'authorization_server_unavailable', status: 503 }, 'of any flow')
+  const password = await sendPassword(user, ALICE)
+  isProblem(t, password, 503, 'authorization_server_unavailable', 'of any flow')
 
   sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
   t.equal((await user.fetch('/flux/a')).status, 200, 'a refresh is not held up')

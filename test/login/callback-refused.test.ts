@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap'
 import type { Answer } from '../helpers/browser.ts'
-import { startRedis } from '../helpers/redis.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
-import { type Bff, decide, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Bff, decide, startBff, untilReady } from '../helpers/system.ts'
 import { ask, field, portOf } from '../http/wire.ts'
+import { begin, comeBack, signedInOverRedis } from './sign-ins.ts'
 
 /** A page of the server with no text of the request on it. */
 function isProblemPage(t: Test, answer: Answer, status: number, what: string): void {
@@ -43,12 +43,12 @@ t.test('a callback that matches no sign-in of this browser gets 400 and changes 
     [`${nonce.toLowerCase()}?code=a`, 'a nonce in lower case'],
     [`${nonce}?code=a&error_description=long-story&error=x`, 'a long story'],
   ] as const) {
-    const answer = await browser.navigate(`/auth/callback/${path}`, { from: 'cross-site' })
+    const answer = await comeBack(browser, `/auth/callback/${path}`)
     isProblemPage(t, answer, 400, what)
     t.strictSame(answer.setCookies, [], what)
   }
   const query = 'code=a&a%0A=b&a%0A=b'
-  const page = await browser.navigate(`/auth/callback/${nonce}?${query}`, { from: 'cross-site' })
+  const page = await comeBack(browser, `/auth/callback/${nonce}?${query}`)
   t.match(page.text, 'Parameter 3 of the query is repeated.')
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'no token request')
   t.strictSame(browser.cookies, cookies)
@@ -58,11 +58,10 @@ t.test('a callback that matches no sign-in of this browser gets 400 and changes 
 t.test('a sign-in cannot be completed in another browser', async (t) => {
   const { sandbox, bff } = await shared()
   const [attacker, victim] = [bff.browser(), bff.browser()]
-  const start = await attacker.navigate('/auth/login')
-  const back = await decide(sandbox, String(start.headers.location))
-  isProblemPage(t, await victim.navigate(back, { from: 'cross-site' }), 400, 'without a login cookie')
+  const back = await begin(attacker, sandbox)
+  isProblemPage(t, await comeBack(victim, back), 400, 'without a login cookie')
   await victim.navigate('/auth/login')
-  isProblemPage(t, await victim.navigate(back, { from: 'cross-site' }), 400, 'with one of its own')
+  isProblemPage(t, await comeBack(victim, back), 400, 'with one of its own')
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
   t.notOk(victim.cookies.has('session'))
 })
@@ -81,7 +80,7 @@ t.test('a sign-in expires after ten minutes', async (t) => {
     const start = await browser.navigate('/auth/login')
     behindMs = 0
     const back = await decide(sandbox, String(start.headers.location))
-    return (await browser.navigate(back, { from: 'cross-site' })).status
+    return (await comeBack(browser, back)).status
   }
   t.equal(await begunAgo(600_000), 400)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
@@ -93,10 +92,9 @@ t.test(
   async (t) => {
     const { sandbox, bff } = await shared()
     const browser = bff.browser()
-    const start = await browser.navigate('/auth/login?returnTo=/app')
+    const back = await begin(browser, sandbox, { query: '?returnTo=/app' })
     const loginCookie = [...browser.cookies]
-    const back = await decide(sandbox, String(start.headers.location))
-    t.equal((await browser.navigate(back, { from: 'cross-site' })).headers.location, '/app#_')
+    t.equal((await comeBack(browser, back)).headers.location, '/app#_')
     const session = browser.cookies.get('session')!.value
 
     for (const from of ['cross-site', 'same-site'] as const) {
@@ -105,24 +103,22 @@ t.test(
       t.equal(again.headers.location, '/#_')
     }
     for (const [name, cookie] of loginCookie) browser.cookies.set(name, cookie)
-    const withCookie = await browser.navigate(back, { from: 'cross-site' })
+    const withCookie = await comeBack(browser, back)
     t.equal(withCookie.headers.location, '/#_', 'also while the login cookie is still there')
     t.equal(browser.cookies.get('session')!.value, session, 'it is still the same session')
     t.equal((await browser.fetch('/flux/a')).status, 200)
 
     await browser.fetch('/auth/logout', { method: 'POST' })
-    isProblemPage(t, await browser.navigate(back, { from: 'cross-site' }), 400, 'signed out')
-    isProblemPage(t, await bff.browser().navigate(back, { from: 'cross-site' }), 400, 'another browser')
+    isProblemPage(t, await comeBack(browser, back), 400, 'signed out')
+    isProblemPage(t, await comeBack(bff.browser(), back), 400, 'another browser')
     t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, 'one token request')
   },
 )
 
 t.test('of two replicas that get the same callback at once, one redeems it', async (t) => {
-  const sandbox = await startSandbox(t)
-  const { url } = await startRedis(t)
-  const one = await startBff(t, sandbox, { REDIS_URL: url })
-  const two = await startBff(t, sandbox, { REDIS_URL: url, PUBLIC_URL: one.publicUrl })
-  await Promise.all([untilReady(one), untilReady(two)])
+  const { sandbox, redis, bff: one } = await signedInOverRedis(t)
+  const two = await startBff(t, sandbox, { REDIS_URL: redis.url, PUBLIC_URL: one.publicUrl })
+  await untilReady(two)
   const start = await one.browser().navigate('/auth/login?returnTo=/app')
   const back = new URL(await decide(sandbox, String(start.headers.location)))
   const cookie = start.setCookies[0]!.split(';', 1)[0]!

@@ -85,31 +85,16 @@ t.test('the question is asked once, with the bearer and the headers of every cal
 
 t.test('the question passes the egress proxy, with the token where UPSTREAM_TOKEN_IN says', async (t) => {
   const proxy = await startConnectProxy(t)
-  const env = { UPSTREAM_TOKEN_IN: 'query', HTTP_PROXY: proxy.url }
-  const { asked, user } = await signInWith(t, json('{"id":"a"}'), env)
-  t.strictSame(user, { id: 'a', name: null })
+  const identity = { operation: 'GetMe', id: '/a~1b/0/id', name: '/name' }
+  const { asked, user } = await signInWith(t, json('{"a/b":[{"id":12345678901234567890}],"name":null}'), {
+    OPERATIONS_FILE: declare({ ...DECLARED, identity }),
+    UPSTREAM_TOKEN_IN: 'query',
+    HTTP_PROXY: proxy.url,
+  })
+  t.strictSame(user, { id: '12345678901234567890', name: null }, 'an integer is kept digit by digit')
   t.match(asked[0]!.url, /^\/DEMO\/User\/me\?format=JSON&access_token=./)
   t.equal(asked[0]!.headers.authorization, undefined)
   t.ok(proxy.targets.includes(asked[0]!.headers.host!))
-})
-
-t.test('a sign-in by password knows the user at once', async (t) => {
-  const sandbox = await startSandbox(t)
-  const env = { OPERATIONS_FILE, OAUTH_FLOWS: 'code,password' }
-  const browser = (await startBff(t, sandbox, env)).browser()
-  const answer = await browser.fetch('/auth/password', {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ username: 'alice', password: 'wonderland' }),
-  })
-  t.match(answer.json(), { user: { id: 'user-alice', name: 'alice' } })
-})
-
-t.test('an id is a text or an integer, kept digit by digit, wherever its pointer leads', async (t) => {
-  const declared = { ...DECLARED, identity: { operation: 'GetMe', id: '/a~1b/0/id', name: '/name' } }
-  const answer = json('{"a/b":[{"id":12345678901234567890}],"name":null}')
-  const found = await signInWith(t, answer, { OPERATIONS_FILE: declare(declared) })
-  t.strictSame(found.user, { id: '12345678901234567890', name: null })
 })
 
 const NO_ANSWERS: Readonly<Record<string, AnswerWith>> = {
@@ -146,12 +131,4 @@ t.test('without an answer the session has no user, and the log a warning', async
     t.match(warning, { reason, recordKey: undefined }, what)
     t.strictSame(more, [], what)
   }
-})
-
-t.test('without an identity nothing is asked, and the user is null', async (t) => {
-  const { operations } = DECLARED
-  const env = { OPERATIONS_FILE: declare({ operations }) }
-  const { asked, user } = await signInWith(t, json('{"id":"a"}'), env)
-  t.equal(user, null)
-  t.strictSame(asked, [])
 })

@@ -1,21 +1,14 @@
 import t from 'tap'
-import { type Answer, type Browser, isProblem, type RequestOptions } from '../helpers/browser.ts'
-import { startRedis } from '../helpers/redis.ts'
+import { isProblem } from '../helpers/browser.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
-import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { metricsOf, startBff, startSandbox } from '../helpers/system.ts'
+import { ALICE, sendPassword, signedInOverRedis } from './sign-ins.ts'
 
 const PERMITTED = { OAUTH_FLOWS: 'code,password' }
-const ALICE = { username: 'alice', password: 'wonderland' }
-
-function send(browser: Browser, body: unknown, options: RequestOptions = {}): Promise<Answer> {
-  const headers = { 'content-type': 'application/json', ...options.headers }
-  const text = typeof body === 'string' ? body : JSON.stringify(body)
-  return browser.fetch('/auth/password', { method: 'POST', body: text, ...options, headers })
-}
 
 t.test('the password flow is served only if OAUTH_FLOWS names it', async (t) => {
   const { sandbox, bff } = await shared()
-  isProblem(t, await send(bff.browser(), ALICE), 404, 'not_found', 'off')
+  isProblem(t, await sendPassword(bff.browser(), ALICE), 404, 'not_found', 'off')
   t.equal(sandbox.journal.entries().length, 0)
 
   const answer = await (await shared(PERMITTED)).bff.browser().fetch('/auth/password')
@@ -27,7 +20,7 @@ t.test('user name and password start a session like any other and end the previo
   const { sandbox, bff, browser } = await signedIn(PERMITTED)
   const before = new Map(browser.cookies)
 
-  const answer = await send(browser, ALICE)
+  const answer = await sendPassword(browser, ALICE)
   t.equal(answer.status, 200)
   const session = (await browser.fetch('/auth/session')).json()
   t.strictSame({ ...answer.json(), now: '' }, { ...session, now: '' }, 'the body of /auth/session')
@@ -44,8 +37,7 @@ t.test('user name and password start a session like any other and end the previo
   })
   t.match(refresh?.form, { grant_type: 'refresh_token' })
   t.notMatch(bff.log(), 'wonderland')
-  const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
-  t.match(metrics, /^bff_sessions_started_total\{flow="password"\} [1-9]/m)
+  t.match(await metricsOf(bff), /^bff_sessions_started_total\{flow="password"\} [1-9]/m)
 
   for (const [name, cookie] of before) browser.cookies.set(name, cookie)
   const ended = await browser.fetch('/flux/a')
@@ -68,7 +60,7 @@ t.test('a faulty password request names its fault and changes no session', async
     [{ username: 'a', password: 'b'.repeat(1025) }, /^The member password /],
     [{ ...ALICE, remember: true }, 'The member remember is not known.'],
   ] as const) {
-    const answer = await send(browser, body)
+    const answer = await sendPassword(browser, body)
     isProblem(t, answer, 400, 'invalid_request', String(detail))
     t.match(answer.json().detail, detail)
   }
@@ -77,11 +69,11 @@ t.test('a faulty password request names its fault and changes no session', async
     [{ headers: { 'content-type': 'application/x-www-form-urlencoded' } }, 415, 'unsupported_media_type'],
     [{ body: ' '.repeat(20_000) }, 413, 'payload_too_large'],
   ] as const) {
-    isProblem(t, await send(browser, ALICE, options), status, code, code)
+    isProblem(t, await sendPassword(browser, ALICE, options), status, code, code)
   }
   t.equal(sandbox.journal.entries().length, 0, 'no request reached the platform')
 
-  const wrong = await send(browser, { ...ALICE, password: 'wrong' })
+  const wrong = await sendPassword(browser, { ...ALICE, password: 'wrong' })
   isProblem(t, wrong, 401, 'invalid_credentials', 'a wrong password')
   t.strictSame(browser.cookies, before)
   t.equal((await browser.fetch('/flux/a')).status, 200)
@@ -97,16 +89,13 @@ t.test('a failing token endpoint or an unreachable store is not reported as a wr
     const hurry = fault.mode === 'hang' ? { TOKEN_TIMEOUT_MS: '300' } : {}
     const { sandbox, bff } = await shared({ ...PERMITTED, ...hurry })
     sandbox.faults.set({ tokenEndpoint: fault })
-    const answer = await send(bff.browser(), { ...ALICE, username: `alice ${code} ${fault.mode}` })
+    const answer = await sendPassword(bff.browser(), { ...ALICE, username: `alice ${code} ${fault.mode}` })
     isProblem(t, answer, status, code, fault.mode)
   }
-  const sandbox = await startSandbox(t)
-  const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { ...PERMITTED, REDIS_URL: redis.url })
-  await untilReady(bff)
+  const { sandbox, redis, bff } = await signedInOverRedis(t, PERMITTED)
   const browser = bff.browser()
   await redis.stop()
-  isProblem(t, await send(browser, ALICE), 503, 'store_unavailable', 'no store')
+  isProblem(t, await sendPassword(browser, ALICE), 503, 'store_unavailable', 'no store')
   t.equal(sandbox.journal.entries().length, 0, 'no tokens are requested that could not be stored')
   t.equal(browser.cookies.size, 0)
 })
@@ -120,24 +109,30 @@ t.test('five tries a minute are permitted for a user name, and thirty from an ad
   for (let attempt = 0; attempt < 5; attempt += 1) {
     const name = ['alice', 'Alice', ' alice ', 'alice\ud800', 'ali\u200bce'][attempt]
     const wrong = { username: name, password: `wrong ${attempt}` }
-    const answer = await send(browser, wrong, from(`192.0.2.${attempt}`))
+    const answer = await sendPassword(browser, wrong, from(`192.0.2.${attempt}`))
     isProblem(t, answer, 401, 'invalid_credentials', `try ${attempt}`)
   }
-  const limited = await send(browser, ALICE, from('192.0.2.9'))
+  const limited = await sendPassword(browser, ALICE, from('192.0.2.9'))
   isProblem(t, limited, 429, 'rate_limited', 'the sixth, from another address')
   const wait = Number(limited.headers['retry-after'])
   t.ok(wait > 0 && wait <= 60, `${wait} s`)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 5)
 
   for (let attempt = 0; attempt < 30; attempt += 1) {
-    const answer = await send(browser, '{', from('198.51.100.1'))
+    const answer = await sendPassword(browser, '{', from('198.51.100.1'))
     isProblem(t, answer, 400, 'invalid_request', 'bad bodies count')
   }
-  const many = await send(browser, 'x', {
+  const many = await sendPassword(browser, 'x', {
     headers: { ...from('198.51.100.1').headers, 'content-type': 'text/plain' },
   })
   isProblem(t, many, 429, 'rate_limited', 'before the body is looked at')
-  isProblem(t, await send(browser, '{', from('198.51.100.2')), 400, 'invalid_request', 'another address')
+  isProblem(
+    t,
+    await sendPassword(browser, '{', from('198.51.100.2')),
+    400,
+    'invalid_request',
+    'another address',
+  )
   const lines = bff.log().match(/.*"rate_limit\.exceeded".*/g) ?? []
   t.equal(lines.length, 2)
   for (const line of lines) {

@@ -3,11 +3,11 @@ import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { SESSION_SCHEMA, SHARED_SCHEMAS, STAY_SCHEMA } from '../../src/login/session-info.ts'
 import { configOf } from '../config/environment.ts'
-import { startRedis } from '../helpers/redis.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
-import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
+import { ask, OWN, portOf, problemOf } from '../http/wire.ts'
+import { signedInOverRedis } from './sign-ins.ts'
 
 const A = 'secret-A-of-the-tests-of-at-least-32-characters'
 const B = 'secret-B-of-the-tests-of-at-least-32-characters'
@@ -100,14 +100,7 @@ t.test('GET /auth/session does not extend the session', async (t) => {
 })
 
 t.test('POST /auth/session moves the idle limit and never the absolute one', async (t) => {
-  const sandbox = await startSandbox(t)
-  const { url } = await startRedis(t)
-  const limits = { SESSION_IDLE_SECONDS: '60', SESSION_MAX_SECONDS: '61' }
-  const bff = await startBff(t, sandbox, { ...limits, REDIS_URL: url })
-  await untilReady(bff)
-  const browser = bff.browser()
-  const begin = Date.now()
-  await signIn(browser, sandbox)
+  const { browser } = await signedInOverRedis(t, { SESSION_IDLE_SECONDS: '60', SESSION_MAX_SECONDS: '61' })
   const signedInAt = Date.now()
   const before = (await browser.fetch('/auth/session')).json()
   await elapsed(300)
@@ -119,7 +112,7 @@ t.test('POST /auth/session moves the idle limit and never the absolute one', asy
   t.strictSame(Object.keys(after), Object.keys(before))
   const moved = Date.parse(String(after.idleExpiresAt)) - Date.parse(String(before.idleExpiresAt))
   // The clocks of the server and of Redis round.
-  const [least, most] = [askedAt - signedInAt - 5, answeredAt - begin + 5]
+  const [least, most] = [askedAt - signedInAt - 5, answeredAt - Date.parse(String(before.createdAt)) + 5]
   t.ok(moved >= least && moved <= most, `the idle limit moves by ${moved} ms, ${least} to ${most} expected`)
   t.equal(after.expiresAt, before.expiresAt)
   const { idleExpiresAt } = (await browser.fetch('/auth/session')).json()
@@ -129,7 +122,7 @@ t.test('POST /auth/session moves the idle limit and never the absolute one', asy
   t.equal(late.idleExpiresAt, before.expiresAt, 'the idle limit is never after the absolute one')
 })
 
-t.test('POST /auth/session needs a session, accepts any body, and no other origin', async (t) => {
+t.test('POST /auth/session needs a session and accepts any body', async (t) => {
   const { browser, bff } = await signedIn()
   const refused = await bff.browser().fetch('/auth/session', { method: 'POST' })
   t.match(refused.json(), { status: 401, code: 'login_required', loginUrl: '/auth/login', reason: undefined })
@@ -143,34 +136,22 @@ t.test('POST /auth/session needs a session, accepts any body, and no other origi
     const headers = { 'content-type': type }
     t.equal((await browser.fetch('/auth/session', { method: 'POST', body, headers })).status, 200, type)
   }
-  for (const site of ['cross-site', 'same-site', 'none']) {
-    const headers = { 'sec-fetch-site': site }
-    const answer = await browser.fetch('/auth/session', { method: 'POST', headers })
-    t.equal(answer.status, 403, site)
-    t.match(answer.json(), { code: 'cross_origin' })
-  }
 })
 
 t.test(
   'a cookie signed with an older secret is set again once under the newest, and both are accepted',
   async (t) => {
-    const sandbox = await startSandbox(t)
-    const { url } = await startRedis(t)
-    const old = await startBff(t, sandbox, { REDIS_URL: url, SESSION_SECRET: A })
-    await untilReady(old)
-    const browser = old.browser()
-    await signIn(browser, sandbox)
+    const { sandbox, redis, bff, browser } = await signedInOverRedis(t, { SESSION_SECRET: A })
     const signedByA = browser.cookies.get('session')!.value
+    const env = { REDIS_URL: redis.url, PUBLIC_URL: bff.publicUrl, SESSION_SECRET: `${B},${A}` }
+    const both = await startBff(t, sandbox, env)
+    await untilReady(both)
+    const port = portOf(both)
+    const get = (target: string, session: string) =>
+      ask(port, { target, headers: [OWN, ['Cookie', `session=${session}`]] })
 
-    const common = { REDIS_URL: url, PUBLIC_URL: old.publicUrl }
-    const both = await startBff(t, sandbox, { ...common, SESSION_SECRET: `${B},${A}` })
-    const onlyB = await startBff(t, sandbox, { ...common, SESSION_SECRET: B })
-    await Promise.all([untilReady(both), untilReady(onlyB)])
-    const get = (bff: typeof both, target: string, session: string) =>
-      ask(portOf(bff), { target, headers: [OWN, ['Cookie', `session=${session}`]] })
-
-    t.equal((await get(both, '/flux/a', signedByA)).status, 200, 'it works without being set again')
-    const renewed = await get(both, '/auth/session', signedByA)
+    t.equal((await get('/flux/a', signedByA)).status, 200, 'it works without being set again')
+    const renewed = await get('/auth/session', signedByA)
     t.match(problemOf(renewed), { authenticated: true })
     const [record, session = '', ...more] = [...(renewed.headers.get('set-cookie') ?? [])].sort()
     t.strictSame(more, [])
@@ -179,50 +160,13 @@ t.test(
     const signedByB = /^session=([^;]*)/.exec(session)![1]!
     t.equal(signedByB.split('.')[0], signedByA.split('.')[0], 'it is the same session')
     t.not(signedByB, signedByA)
-    const again = await get(both, '/auth/session', signedByB)
+    const again = await get('/auth/session', signedByB)
     t.notOk(again.headers.has('set-cookie'), 'and is not set again')
-    t.equal((await get(onlyB, '/auth/session', signedByA)).status, 200)
-    t.strictSame(problemOf(await get(onlyB, '/auth/session', signedByA)), ANONYMOUS)
-    t.notMatch(await old.log(), /session record does not open/)
   },
 )
 
-t.test('while the store is down the status is 503 and no cookie is set or cleared', async (t) => {
-  const sandbox = await startSandbox(t)
-  const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
-  await untilReady(bff)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  await redis.stop()
-  const cookie = `session=${browser.cookies.get('session')!.value}`
-  for (const sent of ['', 'session=junk', cookie, `${cookie}; ${cookie}`]) {
-    for (const [method, target] of [
-      ['GET', '/auth/session'],
-      ['HEAD', '/auth/session'],
-      ['POST', '/auth/logout'],
-    ] as const) {
-      const answer = await ask(portOf(bff), { method, target, headers: [OWN, ['Cookie', sent]] })
-      t.equal(answer.status, 503, `${method} ${target} ${sent}`)
-      t.match(field(answer, 'retry-after'), /^[1-9]\d*$/)
-      t.notOk(answer.headers.has('set-cookie'))
-    }
-  }
-  const stay = await browser.fetch('/auth/session', { method: 'POST' })
-  const detail = /may still be valid\. The server's log has the cause\.$/
-  t.match(stay.json(), { code: 'store_unavailable', status: 503, detail })
-  const reasons = [...bff.log().matchAll(/"code":"store_unavailable".*?"reason":"([^"]*)"/g)]
-  t.ok(reasons.length >= 10)
-  for (const [, reason] of reasons) t.match(reason, /^not connected to Redis/)
-})
-
 t.test('staying signed in waits until Redis has recorded it, and is 503 if Redis does not', async (t) => {
-  const sandbox = await startSandbox(t)
-  const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
-  await untilReady(bff)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
+  const { redis, browser } = await signedInOverRedis(t)
   const seenAt = async (): Promise<string> => {
     const [record] = (await redis.cli('keys', 'bff:s:*')).split('\n')
     return await redis.cli('hget', record!, 'seenAt')

@@ -3,7 +3,7 @@ import t from 'tap'
 import { isProblem } from '../helpers/browser.ts'
 import { shared } from '../helpers/shared.ts'
 import { CLIENT, signIn } from '../helpers/system.ts'
-import { ask, field, problemOf } from '../http/wire.ts'
+import { ask, field, OWN, problemOf } from '../http/wire.ts'
 
 t.test('sign-in sends the browser to the authorization server with each parameter once', async (t) => {
   const { sandbox, bff } = await shared()
@@ -81,6 +81,7 @@ t.test('own URLs come from the configuration and never from request headers', as
   t.ok(url.searchParams.get('redirect_uri')?.startsWith(`${bff.publicUrl}/auth/callback/`))
   t.equal(url.searchParams.get('scope'), 'read write')
   t.notMatch(JSON.stringify([...answer.headers]), /evil/)
+  t.match(bff.log(), '"event":"login.other_host"')
 })
 
 t.test('a navigation from another site gets a page with a button and no cookie', async (t) => {
@@ -107,15 +108,15 @@ t.test('a navigation from another site gets a page with a button and no cookie',
   t.ok(start.headers.has('set-cookie'))
 })
 
-t.test('a request that does not navigate gets 403 and no cookie', async (t) => {
+t.test('a sign-in does not start in a frame, and not without a navigation', async (t) => {
   const { port } = await shared()
-  for (const mode of ['cors', 'no-cors', 'same-origin', 'websocket', '']) {
-    const headers = [
-      ['Sec-Fetch-Mode', mode],
-      ['Sec-Fetch-Site', 'same-origin'],
-    ] as const
-    const answer = await ask(port, { target: '/auth/login', headers })
-    t.match(problemOf(answer), { status: 403, code: 'cross_origin' }, mode)
+  for (const [mode, destination] of [
+    ...['cors', 'no-cors', 'same-origin', 'websocket', ''].map((mode) => [mode, 'empty'] as const),
+    ...['iframe', 'frame', 'embed', 'object'].map((destination) => ['navigate', destination] as const),
+  ]) {
+    const headers = [OWN, ['Sec-Fetch-Mode', mode], ['Sec-Fetch-Dest', destination]] as const
+    const answer = await ask(port, { target: '/auth/login', headers: [...headers, ['Accept', '*/*']] })
+    t.equal(answer.status, 403, `${mode} ${destination}`)
     t.notOk(answer.headers.has('set-cookie'))
   }
 })
@@ -126,15 +127,6 @@ t.test('a flow that OAUTH_FLOWS does not name gets 400', async (t) => {
   for (const query of ['flow=token', 'flow=password', 'flow=', 'flow=code&flow=code']) {
     const answer = await ask(port, { target: `/auth/login?${query}` })
     t.match(problemOf(answer), { status: 400, code: 'invalid_request', detail: /flow/ }, query)
-  }
-})
-
-t.test('a sign-in does not start in a frame', async (t) => {
-  const { bff } = await shared()
-  for (const destination of ['iframe', 'frame', 'embed', 'object']) {
-    const answer = await bff.browser().navigate('/auth/login', { headers: { 'sec-fetch-dest': destination } })
-    t.equal(answer.status, 403, destination)
-    t.strictSame(answer.setCookies, [])
   }
 })
 

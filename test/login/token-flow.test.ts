@@ -1,9 +1,10 @@
 import t from 'tap'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
+import { counted } from '../flows/load.ts'
 import { type Answer, type Browser, isProblem, type RequestOptions } from '../helpers/browser.ts'
-import { startRedis } from '../helpers/redis.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
-import { decide, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { startBff, startSandbox } from '../helpers/system.ts'
+import { begin, comeBack, signedInOverRedis } from './sign-ins.ts'
 
 const PERMITTED = { OAUTH_FLOWS: 'code,token' }
 
@@ -14,14 +15,14 @@ interface Arrival {
   members: Record<string, string>
 }
 
-/** Starts a sign-in and returns from the authorization server; the page's script has not run yet. */
-async function comeBack(
+/** A sign-in up to the return from the authorization server; the page's script has not run yet. */
+async function arrive(
   browser: Browser,
   sandbox: Sandbox,
   decision: 'accept' | 'refuse' = 'accept',
 ): Promise<Arrival> {
-  const start = await browser.navigate('/auth/login?flow=token&returnTo=%2Fapp%3Fa%3D1')
-  const back = new URL(await decide(sandbox, String(start.headers.location), decision))
+  const query = '?flow=token&returnTo=%2Fapp%3Fa%3D1'
+  const back = new URL(await begin(browser, sandbox, { query, decision }))
   return {
     path: back.pathname + back.search,
     members: Object.fromEntries(new URLSearchParams(back.hash.slice(1))),
@@ -65,9 +66,9 @@ t.test(
     const { sandbox, bff } = await shared(PERMITTED)
     sandbox.faults.set({ tokenLifeSeconds: 900 })
     const browser = bff.browser()
-    const arrival = await comeBack(browser, sandbox)
+    const arrival = await arrive(browser, sandbox)
 
-    const page = await browser.navigate(arrival.path, { from: 'cross-site' })
+    const page = await comeBack(browser, arrival.path)
     t.equal(page.status, 200)
     t.match(page.headers['content-type'], /^text\/html/)
     t.equal(page.headers['cache-control'], 'no-store')
@@ -89,8 +90,7 @@ t.test(
     t.ok(lives <= 900_000 && lives > 890_000, `${lives} ms`)
     t.notMatch(answer.text, arrival.members.access_token!)
 
-    const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
-    t.match(metrics, /^bff_sessions_started_total\{flow="token"\} [1-9]/m)
+    t.ok((await counted([bff], 'bff_sessions_started_total{flow="token"}')) > 0)
     t.equal((await browser.fetch('/flux/a')).status, 200)
     const [call] = sandbox.journal.entries({ endpoint: 'resource' })
     t.equal(call?.headers.authorization, `Bearer ${arrival.members.access_token}`)
@@ -109,7 +109,7 @@ t.test(
   async (t) => {
     const { sandbox, bff, browser } = await signedIn(PERMITTED)
     const before = browser.cookies.get('session')!.value
-    const arrival = await comeBack(browser, sandbox)
+    const arrival = await arrive(browser, sandbox)
     const { access_token, ...rest } = arrival.members
     const other = bff.browser()
     await other.navigate('/auth/login?flow=token')
@@ -144,14 +144,13 @@ t.test(
 t.test('neither flow accepts the response of the other', async (t) => {
   const { sandbox, bff } = await shared(PERMITTED)
   const browser = bff.browser()
-  const start = await browser.navigate('/auth/login')
-  const back = new URL(await decide(sandbox, String(start.headers.location)))
+  const back = new URL(await begin(browser, sandbox))
   const handed = await postFragment(browser, { path: back.pathname, members: { access_token: 'stolen' } })
   isProblem(t, handed, 400, 'login_failed', 'a token for a sign-in by code')
-  t.equal((await browser.navigate(back.pathname, { from: 'cross-site' })).status, 400, 'no page for it')
+  t.equal((await comeBack(browser, back.pathname)).status, 400, 'no page for it')
 
-  const arrival = await comeBack(browser, sandbox)
-  t.equal((await browser.navigate(`${arrival.path}?code=stolen`, { from: 'cross-site' })).status, 400)
+  const arrival = await arrive(browser, sandbox)
+  t.equal((await comeBack(browser, `${arrival.path}?code=stolen`)).status, 400)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
   t.notOk(browser.cookies.has('session'))
 })
@@ -186,33 +185,29 @@ t.test('a refusal in the fragment returns to the app with login_error', async (t
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const browser = bff.browser()
-  const arrival = await comeBack(browser, sandbox, 'refuse')
+  const arrival = await arrive(browser, sandbox, 'refuse')
   const refused = await postFragment(browser, arrival)
   isProblem(t, refused, 400, 'login_failed', 'refused')
   t.equal(refused.headers.location, '/app?a=1&login_error=access_denied#_')
   t.equal(browser.cookies.size, 0, 'the login cookie is used up')
 
-  const { path } = await comeBack(browser, sandbox)
+  const { path } = await arrive(browser, sandbox)
   const odd = await postFragment(browser, { path, members: { error: 'evil\nthing' } })
   t.equal(odd.headers.location, '/app?a=1&login_error=server_error#_')
-  const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
-  const counted = metrics.match(/^bff_sign_in_failures_total\{.*$/gm)
-  t.strictSame(
-    counted?.sort(),
-    ['refused', 'server_error'].map((reason) => `bff_sign_in_failures_total{reason="${reason}"} 1`),
-    'each is counted once',
-  )
+  for (const reason of ['refused', 'server_error'])
+    t.equal(await counted([bff], `bff_sign_in_failures_total{reason="${reason}"}`), 1, reason)
+  t.equal(await counted([bff], 'bff_sign_in_failures_total{reason="login_failed"}'), 0, 'counted once')
 })
 
 t.test('with OAUTH_REDIRECT=fixed the state in the fragment names the sign-in', async (t) => {
   const { sandbox, bff } = await shared({ ...PERMITTED, OAUTH_REDIRECT: 'fixed' })
   sandbox.faults.set({ state: 'echo' })
   const browser = bff.browser()
-  const early = await browser.navigate('/auth/callback', { from: 'cross-site' })
+  const early = await comeBack(browser, '/auth/callback')
   t.equal(early.status, 400, 'no sign-in expects a fragment')
-  const arrival = await comeBack(browser, sandbox)
+  const arrival = await arrive(browser, sandbox)
   t.equal(arrival.path, '/auth/callback')
-  const page = await browser.navigate(arrival.path, { from: 'cross-site' })
+  const page = await comeBack(browser, arrival.path)
   t.equal(page.status, 200)
   t.match(page.text, '<script>')
   const { state, ...stateless } = arrival.members
@@ -224,22 +219,15 @@ t.test('with OAUTH_REDIRECT=fixed the state in the fragment names the sign-in', 
 })
 
 t.test('a token that cannot be stored is revoked and starts no session', async (t) => {
-  const sandbox = await startSandbox(t)
-  const redis = await startRedis(t)
-  const revocation = { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke` }
-  const bff = await startBff(t, sandbox, { ...PERMITTED, ...revocation, REDIS_URL: redis.url })
-  await untilReady(bff)
+  const { sandbox, redis, bff } = await signedInOverRedis(t, PERMITTED)
   const browser = bff.browser()
-  const arrival = await comeBack(browser, sandbox)
+  const arrival = await arrive(browser, sandbox)
   await redis.stop()
   const failed = await postFragment(browser, arrival)
   isProblem(t, failed, 503, 'store_unavailable', 'the store is down')
   t.ok(failed.headers['retry-after'])
   t.equal(failed.json().loginUrl, '/auth/login?returnTo=%2Fapp%3Fa%3D1&flow=token')
   t.strictSame(failed.setCookies, [])
-  await sandbox.journal.until({ endpoint: 'revoke' })
-  t.equal(sandbox.journal.entries({ endpoint: 'revoke' })[0]?.form?.token, arrival.members.access_token)
-  await redis.restart()
-  await untilReady(bff)
-  t.equal((await postFragment(browser, await comeBack(browser, sandbox))).status, 200, 'once it is back')
+  const [revoked] = await sandbox.journal.until({ endpoint: 'revoke' })
+  t.equal(revoked?.form?.token, arrival.members.access_token)
 })

@@ -2,8 +2,9 @@ import t, { type Test } from 'tap'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
-import { decide, signIn } from '../helpers/system.ts'
+import { signIn } from '../helpers/system.ts'
 import { ask, OWN } from '../http/wire.ts'
+import { begin, comeBack } from './sign-ins.ts'
 
 /** The value of the session cookie that a response sets. */
 function sessionOf({ setCookies }: Answer): string {
@@ -19,10 +20,9 @@ async function lives(port: number, session: string): Promise<boolean> {
 
 /** The sessions of two callbacks that this browser sends at once, with the same cookies. */
 async function comeBackTwice(t: Test, sandbox: Sandbox, browser: Browser): Promise<string[]> {
-  const starts = [await browser.navigate('/auth/login'), await browser.navigate('/auth/login')]
-  const addresses = await Promise.all(starts.map(({ headers }) => decide(sandbox, String(headers.location))))
+  const addresses = [await begin(browser, sandbox), await begin(browser, sandbox)]
   const gate = sandbox.hold('token', { only: 'authorization_code' })
-  const answers = addresses.map((address) => browser.navigate(address, { from: 'cross-site' }))
+  const answers = addresses.map((address) => comeBack(browser, address))
   await gate.arrivals(2)
   gate.release()
   const sessions = (await Promise.all(answers)).map(sessionOf)
@@ -43,12 +43,9 @@ for (const hadSession of [true, false]) {
       t.equal(alive.filter(Boolean).length, 1, 'one session lives')
       if (old !== null) t.notOk(await lives(port, old))
       // The browser keeps the cookies of the response that comes last, which may be those of the ended session.
-      for (const [name, session] of sessions.entries()) {
-        const tab = bff.browser()
-        tab.cookies.set('session', { value: session, strict: true })
-        if (alive[name]) continue
-        t.equal((await tab.fetch('/auth/logout', { method: 'POST' })).status, 204)
-      }
+      const tab = bff.browser()
+      tab.cookies.set('session', { value: sessions[alive.indexOf(false)]!, strict: true })
+      t.equal((await tab.fetch('/auth/logout', { method: 'POST' })).status, 204)
       for (const session of sessions) t.notOk(await lives(port, session), 'the sign-out ended it')
     },
   )
