@@ -1,13 +1,8 @@
 import t from 'tap'
-import { type Bff, decide, startBff, startSandbox } from '../helpers/system.ts'
+import { logLines } from '../helpers/log-lines.ts'
+import { decide, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-
-type Line = Record<string, unknown>
-
-function lines(bff: Bff): Line[] {
-  const all = bff.log().trim().split('\n')
-  return all.map((line) => JSON.parse(line) as Line)
-}
+import { sendPassword } from '../login/sign-ins.ts'
 
 t.test(
   'events of sign-in, sign-out, password and rate limit carry the address, the request id and the session',
@@ -26,21 +21,18 @@ t.test(
       return {
         'x-forwarded-for': `203.0.113.${requests}`,
         'x-request-id': `request-${requests}`,
-        'content-type': 'application/json',
       }
     }
     /** What the log tells of the newest request by these events. */
     const logged = (...events: string[]): object[] =>
-      lines(bff)
+      logLines(bff.log())
         .filter(({ event, reqId }) => reqId === `request-${requests}` && events.includes(String(event)))
         .map(({ event, address, recordKey, reason }) => ({ event, address, recordKey, reason }))
     /** That its one line of this event names its client and this session. */
     const names = (event: string, recordKey: unknown, reason?: string) =>
       t.strictSame(logged(event), [{ event, address: `203.0.113.${requests}`, recordKey, reason }], event)
-    const byPassword = async (username: string, password: string) => {
-      const body = JSON.stringify({ username, password })
-      return await browser.fetch('/auth/password', { method: 'POST', headers: from(), body })
-    }
+    const byPassword = (username: string, password: string) =>
+      sendPassword(browser, { username, password }, { headers: from() })
 
     t.equal((await byPassword('nobody', 'wrong')).status, 401)
     names('login.failed', undefined, 'invalid_grant')

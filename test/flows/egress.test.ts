@@ -93,6 +93,8 @@ t.test('a server that reaches the platform only through a TLS proxy with credent
     await until('revoked', () => sandbox.journal.entries({ endpoint: 'revoke' }).length > 0)
     const targets = ['auth.platform.example:443', 'data.platform.example:443']
     t.strictSame([...new Set(proxy.targets)].sort(), targets)
+    for (const { headers } of sandbox.journal.entries())
+      t.notOk(headers['proxy-authorization'], 'the platform sees no credentials of the proxy')
   })
 
   await t.test('ends the call upstream when the browser goes away', async (t) => {

@@ -88,13 +88,8 @@ t.test(
   },
 )
 
-interface ForeignOptions {
-  tokenLifeSeconds?: number
-  env?: Record<string, string>
-}
-
 /** The provider, a resource server that asks it about every token, and the server between them. */
-async function startWithForeignServer(t: Test, { tokenLifeSeconds = 600, env = {} }: ForeignOptions = {}) {
+async function startWithForeignServer(t: Test, { tokenLifeSeconds = 600, env = {} } = {}) {
   // The provider must know the address to come back to before the server is there.
   const reverseProxy = await startReverseProxy(t)
   const foreign = await startForeignServer(t, {

@@ -1,7 +1,8 @@
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
+import type { Teardown } from '../helpers/child.ts'
 import type { RedisServer } from '../helpers/redis.ts'
-import { presentations, through } from '../helpers/replicas.ts'
+import { presentations, signInExpired, startReplicas, through } from '../helpers/replicas.ts'
 import { type Bff, metricsOf, signIn } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
@@ -71,6 +72,17 @@ export function startLoad(browsers: Browser[], replicas: Bff[]): Load {
       await calls
     },
   }
+}
+
+/** Replicas, a session whose refresh has reached the authorization server, which holds its response, and the call that waits. */
+export async function startHeldRefresh(t: Teardown, env: Record<string, string> = {}) {
+  const started = await startReplicas(t, env)
+  const { sandbox, replicas } = started
+  const browser = await signInExpired(replicas[0], sandbox)
+  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  const waiting = browser.fetch('/flux/temperature')
+  await gate.arrived
+  return { ...started, browser, elsewhere: through(replicas[1], browser), gate, waiting }
 }
 
 /** Resolves when each session on this node has got new tokens, counted from now. */

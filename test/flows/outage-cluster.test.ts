@@ -1,9 +1,10 @@
 import t from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import type { RedisServer } from '../helpers/redis.ts'
-import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
+import { startCluster } from '../helpers/redis-groups.ts'
 import { lastBearer } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { sessionsOn } from './load.ts'
 
 const status = async (browser: Browser): Promise<number> => (await browser.fetch('/flux/a')).status
 
@@ -16,12 +17,14 @@ t.test(
     const sandbox = await startSandbox(t)
     const bff = await startBff(t, sandbox, { REDIS_URL: cluster.url })
     await untilReady(bff)
+    const recordCounts = async () =>
+      (await Promise.all(cluster.nodes.map(sessionsOn))).map((names) => names.length)
     const browsers = new Map<RedisServer, Browser[]>(cluster.nodes.map((node) => [node, []]))
     for (let each = 0; each < 8; each += 1) {
-      const before = await recordsOn(cluster)
+      const before = await recordCounts()
       const browser = bff.browser()
       await signIn(browser, sandbox)
-      const after = await recordsOn(cluster)
+      const after = await recordCounts()
       const owner = cluster.nodes[after.findIndex((count, node) => count > before[node]!)]!
       browsers.get(owner)!.push(browser)
       t.equal(await status(browser), 200)
@@ -44,8 +47,3 @@ t.test(
     }
   },
 )
-
-async function recordsOn(cluster: RedisCluster): Promise<number[]> {
-  const names = await Promise.all(cluster.nodes.map((node) => node.cli('keys', 'bff:s:*')))
-  return names.map((text) => text.split('\n').filter((name) => name !== '').length)
-}

@@ -1,25 +1,19 @@
 import t, { type Test } from 'tap'
-import type { Sandbox } from '../../sandbox/sandbox.ts'
-import { type Answer, type Browser, isProblem } from '../helpers/browser.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { type Browser, isProblem } from '../helpers/browser.ts'
+import { startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
-import { type Bff, opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { type Proxy as Network, startProxy } from '../store/proxy.ts'
+import { startProxy } from '../store/proxy.ts'
 import { counted } from './load.ts'
 
 // Most of the time is spent waiting.
 t.jobs = 4
 
-interface Away {
-  redis: RedisServer
-  proxy: Network
-  sandbox: Sandbox
-  /** Reaches Redis through `proxy`. */
-  bff: Bff
-}
+type Away = Awaited<ReturnType<typeof start>>
 
-async function start(t: Test): Promise<Away> {
+/** A server that reaches Redis through `proxy`. */
+async function start(t: Test) {
   const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
   const proxy = await startProxy(t, redis.port)
   const sandbox = await startSandbox(t)
@@ -47,12 +41,6 @@ async function cached(away: Away): Promise<Browser> {
   return browser
 }
 
-function isStoreUnavailable(t: Test, answer: Answer, what: string): void {
-  isProblem(t, answer, 503, 'store_unavailable', what)
-  t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
-  t.strictSame(answer.setCookies, [])
-}
-
 const OUTAGES: Record<string, { begin: (away: Away) => unknown; end: (away: Away) => unknown }> = {
   'a killed Redis': { begin: ({ redis }) => redis.kill(), end: ({ redis }) => redis.restart() },
   'a frozen Redis': { begin: ({ redis }) => redis.pause(), end: ({ redis }) => redis.resume() },
@@ -65,16 +53,18 @@ for (const [name, outage] of Object.entries(OUTAGES)) {
     await outage.begin(away)
     await until('the cache is not trusted', async () => (await browser.fetch('/flux/a')).status === 503)
     const json = { 'content-type': 'application/json' }
-    for (const [what, answer] of await Promise.all(
-      Object.entries({
-        'a read of a session that was in the cache': browser.fetch('/flux/a'),
-        'an update': browser.fetch('/site/42', { method: 'PUT', headers: json, body: '{"name":"n"}' }),
-        'a session that was not in the cache': stranger.fetch('/flux/a'),
-        '/auth/session': browser.fetch('/auth/session'),
-        'a sign-out': leaver.fetch('/auth/logout', { method: 'POST' }),
-      }).map(async ([what, answer]) => [what, await answer] as const),
-    ))
-      isStoreUnavailable(t, answer, what)
+    const answers = await Promise.all([
+      browser.fetch('/flux/a'),
+      browser.fetch('/site/42', { method: 'PUT', headers: json, body: '{"name":"n"}' }),
+      stranger.fetch('/flux/a'),
+      browser.fetch('/auth/session'),
+      leaver.fetch('/auth/logout', { method: 'POST' }),
+    ])
+    for (const [at, answer] of answers.entries()) {
+      isProblem(t, answer, 503, 'store_unavailable', `call ${at}`)
+      t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
+      t.strictSame(answer.setCookies, [])
+    }
     t.equal(await opsStatus(away.bff), 503)
     t.equal(await opsStatus(away.bff, '/livez'), 200)
 

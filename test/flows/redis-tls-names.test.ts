@@ -2,6 +2,7 @@ import t, { type Test } from 'tap'
 import { checkRedis } from '../../src/operator/check-redis.ts'
 import { configOf } from '../config/environment.ts'
 import { type Certificate, createCertificate, expire } from '../helpers/certificate.ts'
+import { logLines } from '../helpers/log-lines.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { type Bff, opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
@@ -26,9 +27,11 @@ async function startNamedCluster(t: Test) {
   return { caFile: certificate.caFile, url: `rediss-cluster://localhost:${redis.port}` }
 }
 
+/** Why the server says that it cannot reach Redis. */
 function reasons({ log }: Bff): string {
-  const lines = log().split('\n')
-  return lines.filter((line) => line.includes('"store.unreachable"')).join('\n')
+  return logLines(log(), 'store.unreachable')
+    .map(({ reason }) => reason)
+    .join('\n')
 }
 
 async function isUsed(t: Test, env: Record<string, string>): Promise<void> {

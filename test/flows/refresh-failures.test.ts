@@ -41,20 +41,6 @@ for (const [what, fault] of Object.entries(HARMLESS)) {
   })
 }
 
-for (const status of [400, 401]) {
-  t.test(`invalid_grant with status ${status} ends the session`, async (t) => {
-    const { sandbox, browser } = await start(t)
-    const body = JSON.stringify({ error: 'invalid_grant' })
-    const headers = { 'content-type': 'text/plain', 'www-authenticate': 'Bearer error="invalid_token"' }
-    sandbox.faults.set({ tokenEndpoint: { mode: 'status', status, headers, body } })
-    const answer = await browser.fetch('/flux/temperature')
-    t.equal(answer.status, 401)
-    t.match(answer.json(), { code: 'login_required', detail: /no longer accepts/ })
-    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
-    t.equal(presentations(sandbox).length, 1)
-  })
-}
-
 t.test('Retry-After is honoured', async (t) => {
   const { sandbox, browser } = await start(t)
   const headers = { 'retry-after': '4' }

@@ -1,5 +1,5 @@
-import { request } from 'node:http'
 import t from 'tap'
+import { cookieHeader } from '../helpers/browser.ts'
 import { presentations, signInExpired, startReplicas, through } from '../helpers/replicas.ts'
 
 t.test('60 calls over three replicas on an expired token send one refresh, and all succeed', async (t) => {
@@ -25,23 +25,12 @@ t.test('a browser that leaves during a refresh changes nothing', async (t) => {
   const { sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
-  const { cookies } = browser
-  const url = new URL('/flux/temperature', replicas[0].publicUrl)
-  const leaving = request({
-    host: '127.0.0.1',
-    port: url.port,
-    path: url.pathname,
-    headers: {
-      host: url.host,
-      cookie: `session=${cookies.get('session')!.value}`,
-      'sec-fetch-site': 'same-origin',
-    },
-  })
-  leaving.on('error', () => {})
-  leaving.end()
+  const leaving = new AbortController()
+  const headers = { cookie: cookieHeader(browser), 'sec-fetch-site': 'same-origin' }
+  const left = fetch(`${replicas[0].publicUrl}/flux/temperature`, { headers, signal: leaving.signal })
   await gate.arrived
-  leaving.destroy()
-  await new Promise((resolve) => leaving.once('close', resolve))
+  leaving.abort()
+  await t.rejects(left, { name: 'AbortError' })
   gate.release()
   const answer = await through(replicas[1], browser).fetch('/flux/temperature')
   t.equal(answer.status, 200)

@@ -1,18 +1,14 @@
 import t from 'tap'
 import { isProblem } from '../helpers/browser.ts'
-import { presentations, signInExpired, startReplicas, through } from '../helpers/replicas.ts'
+import { presentations } from '../helpers/replicas.ts'
 import { metricsOf } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
+import { startHeldRefresh } from './load.ts'
 
 t.jobs = 3
 
 t.test('tokens that a dead Redis did not store are stored later, and not served before', async (t) => {
-  const { redis, sandbox, replicas } = await startReplicas(t)
-  const browser = await signInExpired(replicas[0], sandbox)
-  const elsewhere = through(replicas[1], browser)
-  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
-  const waiting = browser.fetch('/flux/temperature')
-  await gate.arrived
+  const { redis, sandbox, replicas, browser, elsewhere, gate, waiting } = await startHeldRefresh(t)
   await redis.kill()
   gate.release()
   t.equal((await waiting).status, 503, 'the session may have been ended elsewhere')
@@ -31,21 +27,18 @@ t.test('tokens that a dead Redis did not store are stored later, and not served 
 t.test(
   'the replica that holds new tokens serves them while Redis can be read but refuses writes',
   async (t) => {
-    const { redis, sandbox, replicas } = await startReplicas(t, { TOKEN_TIMEOUT_MS: '1000' })
-    const browser = await signInExpired(replicas[0], sandbox)
-    const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
-    const waiting = browser.fetch('/flux/temperature')
-    await gate.arrived
+    const env = { TOKEN_TIMEOUT_MS: '1000' }
+    const { redis, sandbox, browser, elsewhere, gate, waiting } = await startHeldRefresh(t, env)
     // Reads are answered all the while: as by a master that has lost its replicas, or with a full disk.
     await redis.cli('config', 'set', 'min-replicas-to-write', '1')
     gate.release()
     t.equal((await waiting).status, 200)
     await elapsed(7_000)
     t.equal((await browser.fetch('/flux/temperature')).status, 200)
-    t.equal((await through(replicas[1], browser).fetch('/flux/temperature')).status, 503)
+    t.equal((await elsewhere.fetch('/flux/temperature')).status, 503)
     await redis.cli('config', 'set', 'min-replicas-to-write', '0')
     await until('the other replica', async () => {
-      return (await through(replicas[1], browser).fetch('/flux/temperature')).status === 200
+      return (await elsewhere.fetch('/flux/temperature')).status === 200
     })
     t.equal(presentations(sandbox).length, 1)
     t.equal(sandbox.counters().reuseDetected, 0)
@@ -53,16 +46,12 @@ t.test(
 )
 
 t.test('signing out while new tokens wait to be stored revokes them as well', async (t) => {
-  const { redis, sandbox, replicas } = await startReplicas(t)
-  const browser = await signInExpired(replicas[0], sandbox)
-  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
-  const waiting = browser.fetch('/flux/temperature')
-  await gate.arrived
+  const { redis, sandbox, browser, elsewhere, gate, waiting } = await startHeldRefresh(t)
   // Tokens cannot be written, and a record can be deleted.
   await redis.cli('acl', 'setuser', 'default', '-hset')
   gate.release()
   t.equal((await waiting).status, 200)
-  const out = await through(replicas[1], browser).fetch('/auth/logout', { method: 'POST' })
+  const out = await elsewhere.fetch('/auth/logout', { method: 'POST' })
   t.equal(out.status, 204)
   t.equal((await browser.fetch('/flux/temperature')).status, 401)
   const revoked = await sandbox.journal.until({ endpoint: 'revoke' }, 4)

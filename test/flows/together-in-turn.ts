@@ -6,7 +6,6 @@ runTogether(
   'flows/complaint.test.ts',
   'flows/egress.test.ts',
   'flows/large-answers.test.ts',
-  'flows/one-grant-per-user.test.ts',
   'flows/redis-tls-names.test.ts',
   'flows/refresh-forced.test.ts',
   'flows/refresh-single.test.ts',
