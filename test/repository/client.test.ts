@@ -1,8 +1,7 @@
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
-import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import { transformSync } from 'esbuild'
 import t from 'tap'
@@ -11,26 +10,20 @@ import { PROBLEM_CODES } from '../../src/errors.ts'
 import { END_REASONS } from '../../src/session/session.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { filesBelow, ROOT, read } from './files.ts'
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const CLIENT = join(ROOT, 'client/bff-client.ts')
-const EXAMPLE = join(ROOT, 'examples/vite')
-const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
-
-const RECIPES = join(ROOT, 'examples/recipes')
+const CLIENT = read('client/bff-client.ts')
 
 t.test('the client is one file without imports, of at most 2 KB compressed', async (t) => {
-  const text = readFileSync(CLIENT, 'utf8')
-  t.notMatch(text, /^import /m)
-  const { code } = transformSync(text, { loader: 'ts', format: 'esm', minify: true })
+  t.notMatch(CLIENT, /^import /m)
+  const { code } = transformSync(CLIENT, { loader: 'ts', format: 'esm', minify: true })
   const bytes = gzipSync(code, { level: 9 }).length
   t.ok(bytes <= 2048, `${bytes} bytes`)
 })
 
 t.test('the client names each error code and each reason of an end that the server has', async (t) => {
-  const text = readFileSync(CLIENT, 'utf8')
   const members = (type: string) =>
-    [...(new RegExp(`type ${type} =(.*?)\n\n`, 's').exec(text)?.[1] ?? '').matchAll(/'(\w+)'/g)]
+    [...(new RegExp(`type ${type} =(.*?)\n\n`, 's').exec(CLIENT)?.[1] ?? '').matchAll(/'(\w+)'/g)]
       .map(([, member]) => member)
       .sort()
   t.strictSame(members('ErrorCode'), [...PROBLEM_CODES, 'sign_in_loop', 'unreachable'].sort())
@@ -51,14 +44,14 @@ t.test('the client and the printed code compile under the strict settings of a V
   const folder = makeFolder('client')
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
   mkdirSync(join(folder, 'src'))
-  for (const name of ['bff-client', 'react', 'vue'])
-    copyFileSync(join(ROOT, `client/${name}.ts`), join(folder, `src/${name}.ts`))
-  const recipes = readdirSync(RECIPES).filter((name) => name.endsWith('.ts'))
-  for (const name of recipes) copyFileSync(join(RECIPES, name), join(folder, 'src', name))
-  const files = ['bff-client.ts', 'react.ts', 'vue.ts', ...recipes].map((name) => `src/${name}`)
-  const blocks = ['README.md', 'docs/spa.md', 'docs/getting-started.md', 'docs/operations.md'].flatMap(
-    codeBlocks,
-  )
+  const sources = [
+    ...['bff-client', 'react', 'vue'].map((name) => `client/${name}.ts`),
+    ...filesBelow('examples/recipes', '.ts'),
+  ]
+  const files = sources.map((path) => `src/${basename(path)}`)
+  for (const [at, path] of sources.entries()) writeFileSync(join(folder, files[at]!), read(path))
+  const pages = ['README.md', 'docs/spa.md', 'docs/getting-started.md', 'docs/operations.md']
+  const blocks = pages.flatMap(codeBlocks)
   for (const [at, { language, code }] of blocks.entries()) {
     if (language !== 'ts') continue
     files.push(`src/block-${at}.ts`)
@@ -95,11 +88,11 @@ function compilerOptions(file: string): Record<string, unknown> {
 }
 
 t.test('examples/vite has the versions of the root, and the proxy that docs/spa.md prints', async (t) => {
-  const own = JSON.parse(readFileSync(join(EXAMPLE, 'package.json'), 'utf8')).devDependencies
+  const own = JSON.parse(read('examples/vite/package.json')).devDependencies
   const root = JSON.parse(read('package.json')).devDependencies
   for (const [name, version] of Object.entries(own)) t.equal(root[name], version, name)
   const proxyOf = (text: string) => /'(\^\/.*?)': \{\s*target/.exec(text)?.[1]
-  const expected = proxyOf(readFileSync(join(EXAMPLE, 'vite.config.ts'), 'utf8'))
+  const expected = proxyOf(read('examples/vite/vite.config.ts'))
   t.type(expected, 'string')
   t.equal(proxyOf(codeBlock('docs/spa.md', 'Develop with Vite', 'ts')), expected)
 })

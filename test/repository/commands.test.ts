@@ -1,25 +1,11 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+import { existsSync, readdirSync } from 'node:fs'
 import t from 'tap'
 import { parseArguments } from '../../src/operator/cli.ts'
 import { parseDoctorArguments } from '../../src/operator/doctor.ts'
 import { faultsOf } from '../config/environment.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const read = (path: string) => readFileSync(`${ROOT}/${path}`, 'utf8')
-
-const PAGES = [
-  'README.md',
-  'CONTRIBUTING.md',
-  'examples/operations/README.md',
-  'examples/package/README.md',
-  'examples/vite/README.md',
-  ...readdirSync(`${ROOT}/docs`, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.md'))
-    .map((name) => `docs/${name}`),
-]
+import { filesBelow, PAGES, ROOT, read } from './files.ts'
 
 /** The commands that the shell blocks of all pages hold, without comments. */
 const commands = PAGES.flatMap((page) =>
@@ -57,12 +43,7 @@ t.test('each program of the build that a command starts exists', async (t) => {
   )
   t.ok(programs.length > 5)
   for (const name of programs)
-    t.ok(
-      ['ts', 'tsx'].some(
-        (type) => existsSync(`${ROOT}/src/${name}.${type}`) || existsSync(`${ROOT}/${name}.${type}`),
-      ),
-      name,
-    )
+    t.ok(existsSync(`${ROOT}/src/${name}.ts`) || existsSync(`${ROOT}/${name}.ts`), name)
   const files = commands.flatMap(({ command }) => [
     ...command.matchAll(/(?<!kubectl exec )\b(?:test|deploy)\/[\w/.@-]+/g),
   ])
@@ -101,9 +82,7 @@ t.test('each option of a script for contributors is one that the script reads', 
 t.test('the server accepts the Redis URLs that docs/configuration.md shows', async (t) => {
   const urls = codeBlock('docs/configuration.md', 'Connect to Redis', 'text').trim().split('\n')
   t.equal(urls.length, 3)
-  for (const url of urls) {
-    t.strictSame(faultsOf({ REDIS_URL: url }), [], url)
-  }
+  for (const url of urls) t.strictSame(faultsOf({ REDIS_URL: url }), [], url)
 })
 
 t.test('the demo prints what the README shows', async (t) => {
@@ -144,8 +123,7 @@ const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
 }
 
 t.test('a test runs or checks each code block', async (t) => {
-  const names = readdirSync(`${ROOT}/test`, { recursive: true, encoding: 'utf8' })
-  const tests = names.filter((name) => name.endsWith('.test.ts')).map((name) => read(`test/${name}`))
+  const tests = filesBelow('test', '.test.ts').map(read)
   const used = new Set<string>()
   for (const page of PAGES) {
     for (const { heading, language } of codeBlocks(page)) {

@@ -1,7 +1,6 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
 import { type Child, startChild, waitForOutput } from '../helpers/child.ts'
@@ -10,8 +9,8 @@ import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn } from '../helpers/system.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { ROOT, read } from './files.ts'
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PAGE = 'docs/configuration.md'
 const { PATH = '' } = process.env
 
@@ -40,10 +39,7 @@ const redis = await startRedis(t)
 t.test('the printed commands start a server with .env.example, over Redis and the sandbox', async (t) => {
   const sandboxPort = await freePort()
   const printedSandbox = codeBlock('docs/sandbox.md', 'Start it', 'sh')
-  t.ok(
-    readFileSync(join(ROOT, PAGE), 'utf8').includes(`\`${printedSandbox.trim()}\``),
-    'both pages start it alike',
-  )
+  t.ok(read(PAGE).includes(`\`${printedSandbox.trim()}\``), 'both pages start it alike')
   const sandbox = sh(printedSandbox.replace('4000', String(sandboxPort)))
   const sandboxUrl = await waitForOutput(
     sandbox,
@@ -53,7 +49,7 @@ t.test('the printed commands start a server with .env.example, over Redis and th
 
   // The values of the file, on ports of this test.
   const ports = { 3000: await freePort(), 4000: sandboxPort, 6379: redis.port }
-  let example = readFileSync(join(ROOT, '.env.example'), 'utf8')
+  let example = read('.env.example')
   for (const [printed, own] of Object.entries(ports)) {
     t.match(example, `://localhost:${printed}\n`)
     example = example.replaceAll(`://localhost:${printed}\n`, `://localhost:${own}\n`)

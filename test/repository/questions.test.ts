@@ -1,9 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+import { read } from './files.ts'
 
 /** What readers ask, the page and the section that have the answer, and what the answer cannot do without. */
 const QUESTIONS = String.raw`
@@ -31,8 +28,6 @@ const QUESTIONS = String.raw`
   .trim()
   .split('\n')
   .map((line) => line.split(' | ').map((cell) => cell.trim()) as [string, string, string, string])
-
-const read = (page: string) => readFileSync(join(ROOT, page), 'utf8')
 
 const linksOf = (page: string) =>
   [...read(page).matchAll(/\]\(([^)#\s]+\.md)(?:#[^)]*)?\)/g)].map(([, target]) =>
