@@ -199,28 +199,25 @@ t.test('a URL loses one trailing slash only, and the scope defaults to the resou
   t.equal(config.oauth.tokenUrl, 'https://a.example/token/')
 })
 
-t.test(
-  'plain http is accepted on loopback, and elsewhere only with ALLOW_INSECURE_HTTP and a warning',
-  async (t) => {
-    for (const host of ['localhost', 'app.localhost', '127.0.0.1', '127.1.2.3', '[::1]']) {
-      t.strictSame(faultsOf({ BASE_URL: `http://${host}:4000` }), [], host)
-      t.strictSame(warningsOf({ BASE_URL: `http://${host}:4000` }), [], host)
-    }
-    const insecure = {
-      PUBLIC_URL: 'http://app.test',
-      AUTH_URL: 'http://auth.test',
-      BASE_URL: 'http://api.test',
-    }
-    t.equal(faultsOf({ ...insecure, ALLOW_INSECURE_HTTP: 'false' }).length, 3)
-    t.equal(configOf({ ...insecure, ALLOW_INSECURE_HTTP: 'true' }).secureCookies, false)
-    const warnings = warningsOf({ ...insecure, ALLOW_INSECURE_HTTP: 'true' })
-    t.strictSame(warnings.map((warning) => warning.split(' ')[0]).sort(), [
-      'AUTH_URL',
-      'BASE_URL',
-      'PUBLIC_URL',
-    ])
-  },
-)
+t.test('plain http is accepted on loopback, elsewhere only if allowed and with a warning', async (t) => {
+  for (const host of ['localhost', 'app.localhost', '127.0.0.1', '127.1.2.3', '[::1]']) {
+    t.strictSame(faultsOf({ BASE_URL: `http://${host}:4000` }), [], host)
+    t.strictSame(warningsOf({ BASE_URL: `http://${host}:4000` }), [], host)
+  }
+  const insecure = {
+    PUBLIC_URL: 'http://app.test',
+    AUTH_URL: 'http://auth.test',
+    BASE_URL: 'http://api.test',
+  }
+  t.equal(faultsOf({ ...insecure, ALLOW_INSECURE_HTTP: 'false' }).length, 3)
+  t.equal(configOf({ ...insecure, ALLOW_INSECURE_HTTP: 'true' }).secureCookies, false)
+  const warnings = warningsOf({ ...insecure, ALLOW_INSECURE_HTTP: 'true' })
+  t.strictSame(warnings.map((warning) => warning.split(' ')[0]).sort(), [
+    'AUTH_URL',
+    'BASE_URL',
+    'PUBLIC_URL',
+  ])
+})
 
 t.test('a name that looks like a misspelling causes a warning, and other names do not', async (t) => {
   for (const [given, meant] of [
@@ -315,24 +312,21 @@ t.test('a variable that no longer exists causes one warning, which says what to 
   t.strictSame(warningsOf({ WORKERS: '', STORE_OUTAGE_GRACE_SECONDS: '' }), [])
 })
 
-t.test(
-  'traces go to the endpoint of traces, else below the general one, unless they are turned off',
-  async (t) => {
-    const general = { OTEL_EXPORTER_OTLP_ENDPOINT: 'https://collector/otlp' }
-    const whole = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://other:4318/own' }
-    t.equal(configOf(general).tracing?.url, 'https://collector/otlp/v1/traces')
-    t.equal(configOf({ ...general, ...whole }).tracing?.url, 'http://other:4318/own')
-    t.equal(configOf({ ...general, OTEL_TRACES_EXPORTER: 'none' }).tracing, null)
-    t.equal(configOf({ ...whole, OTEL_SDK_DISABLED: 'True' }).tracing, null)
-    t.match(
-      faultsOf({
-        ...general,
-        OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: (await createCertificate(makeFolder('c'))).certFile,
-      }),
-      [/^OTEL_EXPORTER_OTLP_CLIENT_KEY is required with OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE$/],
-    )
-  },
-)
+t.test('traces go to the endpoint of traces, else below the general one, unless turned off', async (t) => {
+  const general = { OTEL_EXPORTER_OTLP_ENDPOINT: 'https://collector/otlp' }
+  const whole = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://other:4318/own' }
+  t.equal(configOf(general).tracing?.url, 'https://collector/otlp/v1/traces')
+  t.equal(configOf({ ...general, ...whole }).tracing?.url, 'http://other:4318/own')
+  t.equal(configOf({ ...general, OTEL_TRACES_EXPORTER: 'none' }).tracing, null)
+  t.equal(configOf({ ...whole, OTEL_SDK_DISABLED: 'True' }).tracing, null)
+  t.match(
+    faultsOf({
+      ...general,
+      OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: (await createCertificate(makeFolder('c'))).certFile,
+    }),
+    [/^OTEL_EXPORTER_OTLP_CLIENT_KEY is required with OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE$/],
+  )
+})
 
 t.test('without an endpoint of traces the variables of OpenTelemetry are not read', async (t) => {
   const env = {

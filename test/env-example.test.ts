@@ -25,44 +25,38 @@ const rows = [...page.matchAll(/^\| `([A-Z_]+)`(.*)$/gm)].map(([line, name = '']
 /** What the file sets, as `node --env-file` reads it. */
 const exampleEnv = parseEnv(example) as Record<string, string>
 
-t.test(
-  '.env.example lists exactly the variables that are read, each with its meaning and default',
-  async (t) => {
-    t.strictSame([...example.matchAll(/^#?([A-Z_]+)=/gm)].map(([, name]) => name).sort(), names)
-    t.strictSame(entries.map(({ name }) => name).sort(), names, 'each has a comment')
-    for (const variable of variables) {
-      const entry = entries.find(({ name }) => name === variable.name)
-      t.ok(entry?.comment.startsWith(`# ${variable.meaning}`), `${variable.name}: ${variable.meaning}`)
-      t.equal(entry?.isSet, variable.required || variable.name === 'REDIS_URL', `${variable.name} is set`)
-      if (!entry?.isSet) t.equal(entry?.value, variable.default ?? '', `${variable.name}: default`)
-      const file = `${variable.name}_FILE`
-      if (variable.secret) t.match(entry?.comment, file)
-      else t.notMatch(entry?.comment, file)
-    }
-  },
-)
+t.test('.env.example lists exactly the variables that are read, with meaning and default', async (t) => {
+  t.strictSame([...example.matchAll(/^#?([A-Z_]+)=/gm)].map(([, name]) => name).sort(), names)
+  t.strictSame(entries.map(({ name }) => name).sort(), names, 'each has a comment')
+  for (const variable of variables) {
+    const entry = entries.find(({ name }) => name === variable.name)
+    t.ok(entry?.comment.startsWith(`# ${variable.meaning}`), `${variable.name}: ${variable.meaning}`)
+    t.equal(entry?.isSet, variable.required || variable.name === 'REDIS_URL', `${variable.name} is set`)
+    if (!entry?.isSet) t.equal(entry?.value, variable.default ?? '', `${variable.name}: default`)
+    const file = `${variable.name}_FILE`
+    if (variable.secret) t.match(entry?.comment, file)
+    else t.notMatch(entry?.comment, file)
+  }
+})
 
-t.test(
-  'docs/configuration.md lists exactly the variables that are read, with default, range and words',
-  async (t) => {
-    t.strictSame(rows.map(({ name }) => name).sort(), names)
-    for (const variable of variables) {
-      const { cells } = rows.find((row) => row.name === variable.name) ?? { cells: [] }
-      const [, name, fallback = ''] = cells
-      t.equal(name, `\`${variable.name}\`${variable.secret ? ' (secret)' : ''}`)
-      const [before, range] = fallback.split(' (')
-      if (variable.required) t.equal(before, 'required', variable.name)
-      else if (variable.default !== null) t.equal(before, `\`${variable.default}\``, variable.name)
-      else t.notMatch(before, /^`|^required$|^$/, variable.name)
-      const { accepts } = variable.kind
-      const [, least, most] = /^a whole number from (\d+) to (\d+)$/.exec(accepts) ?? []
-      if (least !== undefined) t.equal(range, `${least}–${most})`, variable.name)
-      const words = /one of (`.*`)/.exec(accepts)?.[1]?.split(', ') ?? []
-      for (const word of words) t.ok(cells.join(' ').includes(word), `${variable.name}: ${word}`)
-      t.equal(page.includes(`\`${variable.name}_FILE\``), variable.secret, `${variable.name}_FILE`)
-    }
-  },
-)
+t.test('docs/configuration.md lists exactly them, with default, range and words', async (t) => {
+  t.strictSame(rows.map(({ name }) => name).sort(), names)
+  for (const variable of variables) {
+    const { cells } = rows.find((row) => row.name === variable.name) ?? { cells: [] }
+    const [, name, fallback = ''] = cells
+    t.equal(name, `\`${variable.name}\`${variable.secret ? ' (secret)' : ''}`)
+    const [before, range] = fallback.split(' (')
+    if (variable.required) t.equal(before, 'required', variable.name)
+    else if (variable.default !== null) t.equal(before, `\`${variable.default}\``, variable.name)
+    else t.notMatch(before, /^`|^required$|^$/, variable.name)
+    const { accepts } = variable.kind
+    const [, least, most] = /^a whole number from (\d+) to (\d+)$/.exec(accepts) ?? []
+    if (least !== undefined) t.equal(range, `${least}–${most})`, variable.name)
+    const words = /one of (`.*`)/.exec(accepts)?.[1]?.split(', ') ?? []
+    for (const word of words) t.ok(cells.join(' ').includes(word), `${variable.name}: ${word}`)
+    t.equal(page.includes(`\`${variable.name}_FILE\``), variable.secret, `${variable.name}_FILE`)
+  }
+})
 
 t.test('.env.example works as it stands once its placeholder is replaced, and not before', async (t) => {
   const untouched = parseConfig(exampleEnv)

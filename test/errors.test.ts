@@ -34,30 +34,27 @@ const STATUS: Record<ProblemCode, number> = {
 
 const entries = Object.entries(STATUS) as [ProblemCode, number][]
 
-t.test(
-  'each code has its status, a title and a body by RFC 9457, a 401 also a challenge (RFC 9110 11.6.1)',
-  async (t) => {
-    for (const [code, status] of entries) {
-      const fault = problem(code)
-      t.ok(fault instanceof Problem && fault instanceof Error)
-      t.equal(fault.status, status, code)
-      t.equal('www-authenticate' in fault.headers, status === 401, code)
-      const { title, loginUrl, ...body } = JSON.parse(fault.body('request-1')) as Record<string, unknown>
-      t.match(title, /^[A-Z][^.]+$/)
-      t.strictSame(body, {
-        type: `urn:bff:problem:${code}`,
-        status,
-        detail:
-          code === 'store_unavailable'
-            ? "The server cannot use its session store now. Your session may still be valid. The server's log has the cause."
-            : `${title}.`,
-        code,
-        requestId: 'request-1',
-      })
-      t.equal(loginUrl, code === 'login_required' ? '/auth/login' : undefined)
-    }
-  },
-)
+t.test('each code has status, title and body by RFC 9457, a 401 a challenge (RFC 9110 11.6.1)', async (t) => {
+  for (const [code, status] of entries) {
+    const fault = problem(code)
+    t.ok(fault instanceof Problem && fault instanceof Error)
+    t.equal(fault.status, status, code)
+    t.equal('www-authenticate' in fault.headers, status === 401, code)
+    const { title, loginUrl, ...body } = JSON.parse(fault.body('request-1')) as Record<string, unknown>
+    t.match(title, /^[A-Z][^.]+$/)
+    t.strictSame(body, {
+      type: `urn:bff:problem:${code}`,
+      status,
+      detail:
+        code === 'store_unavailable'
+          ? "The server cannot use its session store now. Your session may still be valid. The server's log has the cause."
+          : `${title}.`,
+      code,
+      requestId: 'request-1',
+    })
+    t.equal(loginUrl, code === 'login_required' ? '/auth/login' : undefined)
+  }
+})
 
 t.test('the body holds the detail of a problem and never its cause', async (t) => {
   const fault = problem('invalid_request', { detail: 'format is repeated.', cause: new Error('inner-text') })

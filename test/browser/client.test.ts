@@ -78,152 +78,142 @@ t.test('the client in a page', async (t) => {
   const { publicUrl, passed } = reverseProxy
   const asked = (path: string) => passed.filter((exchange) => exchange.path.startsWith(path)).length
 
-  await t.test(
-    'the client signs in, calls, waits, tells other tabs, and reports every failure',
-    async (t) => {
-      const first = await openTab(demo, '/')
-      const second = await openTab(demo, '/reports/7?tab=2&q=a%20b#x')
-      await shows(first, 'out')
-      await shows(second, 'out')
-      t.match(await failureOf(first, 'bff.flux("temperature")'), {
-        name: 'BffError',
-        status: 401,
-        code: 'login_required',
-        reason: null,
-        requestId: true,
-      })
+  await t.test('it signs in, calls, waits, tells other tabs, and reports every failure', async (t) => {
+    const first = await openTab(demo, '/')
+    const second = await openTab(demo, '/reports/7?tab=2&q=a%20b#x')
+    await shows(first, 'out')
+    await shows(second, 'out')
+    t.match(await failureOf(first, 'bff.flux("temperature")'), {
+      name: 'BffError',
+      status: 401,
+      code: 'login_required',
+      reason: null,
+      requestId: true,
+    })
 
-      // Evaluations wait for promises, and this one stays pending.
-      await second.evaluate('void bff.signIn()')
-      const endWatch = watchLateness()
-      await decideOnPage(second, publicUrl)
-      await shows(second, 'in')
-      t.equal(second.url(), `${publicUrl}/reports/7?tab=2&q=a%20b#x`)
-      t.equal(asked('/auth/login'), 1)
-      const told = await hears(first, true)
-      const toldBy = await hears(second, true)
-      const toldAfter = told.at - toldBy.at - endWatch()
-      t.ok(toldAfter < 300, `the other tab hears of a sign-in after ${toldAfter.toFixed()} ms`)
+    // Evaluations wait for promises, and this one stays pending.
+    await second.evaluate('void bff.signIn()')
+    const endWatch = watchLateness()
+    await decideOnPage(second, publicUrl)
+    await shows(second, 'in')
+    t.equal(second.url(), `${publicUrl}/reports/7?tab=2&q=a%20b#x`)
+    t.equal(asked('/auth/login'), 1)
+    const told = await hears(first, true)
+    const toldBy = await hears(second, true)
+    const toldAfter = told.at - toldBy.at - endWatch()
+    t.ok(toldAfter < 300, `the other tab hears of a sign-in after ${toldAfter.toFixed()} ms`)
 
-      t.match(await first.evaluate('bff.flux("temperature", { query: { values: 3 } })'), { wType: 'Flux' })
-      const exact = await first.evaluate(
-        'bff.flux("power", { wac: "DEMO", bigint: true }).then(({ id }) => [typeof id, String(id)])',
-      )
-      const text = String(await first.evaluate('bff.flux("power", { format: "CSV" })'))
-      t.strictSame(exact, ['bigint', /\d{16,}/.exec(text)?.[0]], 'every digit of the id')
-      const changed = await first.evaluate(
-        `bff.updateSite(42, { name: "Bench", description: "D", code: null, parentInfrastructureID: 7n })
+    t.match(await first.evaluate('bff.flux("temperature", { query: { values: 3 } })'), { wType: 'Flux' })
+    const exact = await first.evaluate(
+      'bff.flux("power", { wac: "DEMO", bigint: true }).then(({ id }) => [typeof id, String(id)])',
+    )
+    const text = String(await first.evaluate('bff.flux("power", { format: "CSV" })'))
+    t.strictSame(exact, ['bigint', /\d{16,}/.exec(text)?.[0]], 'every digit of the id')
+    const changed = await first.evaluate(
+      `bff.updateSite(42, { name: "Bench", description: "D", code: null, parentInfrastructureID: 7n })
           .then((site) => bff.updateSite(42, { ...bff.changesOf(site), name: "Bench 2" }))`,
+    )
+    t.match(changed, { id: 42, name: 'Bench 2', description: 'D', parentInfrastructureID: 7 })
+    const updates = () => sandbox.journal.entries({ kind: 'UpdateSite' })
+    const members = 'code description name parentInfrastructureID siteID wType wac'
+    for (const { body } of updates())
+      t.equal(
+        Object.keys(JSON.parse(body ?? ''))
+          .sort()
+          .join(' '),
+        members,
+        'all members are sent',
       )
-      t.match(changed, { id: 42, name: 'Bench 2', description: 'D', parentInfrastructureID: 7 })
-      const updates = () => sandbox.journal.entries({ kind: 'UpdateSite' })
-      const members = 'code description name parentInfrastructureID siteID wType wac'
-      for (const { body } of updates())
-        t.equal(
-          Object.keys(JSON.parse(body ?? ''))
-            .sort()
-            .join(' '),
-          members,
-          'all members are sent',
-        )
-      await first.evaluate('bff.updateSite(42, { name: "Part" }, { partial: true })')
-      t.match(JSON.parse(updates().at(-1)?.body ?? ''), { name: 'Part', description: undefined })
+    await first.evaluate('bff.updateSite(42, { name: "Part" }, { partial: true })')
+    t.match(JSON.parse(updates().at(-1)?.body ?? ''), { name: 'Part', description: undefined })
 
-      t.match(
-        await failureOf(first, 'bff.flux("a b")'),
-        { status: 400, code: 'invalid_request' },
-        'an error of the server',
-      )
-      sandbox.faults.set({ resource: { mode: 'truncated', times: 1 } })
-      t.match(await failureOf(first, 'bff.flux("power")'), { name: 'SyntaxError' }, 'half of a JSON text')
-      const missing = await failureOf(first, 'bff.updateSite(404, {}, { partial: true })')
-      t.match(missing, { status: 404, code: null }, 'an error of the platform')
-      t.ok(missing.body, 'its text is there')
+    t.match(
+      await failureOf(first, 'bff.flux("a b")'),
+      { status: 400, code: 'invalid_request' },
+      'an error of the server',
+    )
+    sandbox.faults.set({ resource: { mode: 'truncated', times: 1 } })
+    t.match(await failureOf(first, 'bff.flux("power")'), { name: 'SyntaxError' }, 'half of a JSON text')
+    const missing = await failureOf(first, 'bff.updateSite(404, {}, { partial: true })')
+    t.match(missing, { status: 404, code: null }, 'an error of the platform')
+    t.ok(missing.body, 'its text is there')
 
-      const busy = (seconds: string) =>
-        sandbox.faults.set({
-          resource: { mode: 'status', status: 503, headers: { 'retry-after': seconds }, times: 1 },
-        })
-      busy('1')
-      const waited = await first.evaluate(`(async () => {
+    const busy = (seconds: string) =>
+      sandbox.faults.set({
+        resource: { mode: 'status', status: 503, headers: { 'retry-after': seconds }, times: 1 },
+      })
+    busy('1')
+    const waited = await first.evaluate(`(async () => {
       const waits = [], startedAt = performance.now()
       await bff.flux('temperature', { onWait: (seconds, { status }) => waits.push(seconds, status) })
       return [...waits, performance.now() - startedAt >= 1000]
     })()`)
-      t.strictSame(waited, [1, 503, true], 'a read waits as long as Retry-After says')
-      busy('16')
-      t.match(
-        await failureOf(first, 'bff.flux("power")'),
-        { status: 503, retryAfter: 16 },
-        'but not for ever',
-      )
-      const before = asked('/site/')
-      busy('1')
-      t.match(await failureOf(first, 'bff.updateSite(1, {}, { partial: true })'), {
-        status: 503,
-        retryAfter: 1,
-      })
-      t.equal(asked('/site/'), before + 1, 'a write is sent once')
-      busy('9')
-      const aborted = await first.evaluate(`(async () => {
+    t.strictSame(waited, [1, 503, true], 'a read waits as long as Retry-After says')
+    busy('16')
+    t.match(await failureOf(first, 'bff.flux("power")'), { status: 503, retryAfter: 16 }, 'but not for ever')
+    const before = asked('/site/')
+    busy('1')
+    t.match(await failureOf(first, 'bff.updateSite(1, {}, { partial: true })'), {
+      status: 503,
+      retryAfter: 1,
+    })
+    t.equal(asked('/site/'), before + 1, 'a write is sent once')
+    busy('9')
+    const aborted = await first.evaluate(`(async () => {
       const abort = new AbortController()
       const call = bff.flux('power', { signal: abort.signal, onWait: () => setTimeout(() => abort.abort()) })
       return await call.catch(({ name }) => name)
     })()`)
-      t.equal(aborted, 'AbortError', 'a wait can be aborted')
-      await context.setOffline(true)
-      t.match(await failureOf(first, 'bff.session()'), { status: 0, code: 'unreachable' })
-      await context.setOffline(false)
+    t.equal(aborted, 'AbortError', 'a wait can be aborted')
+    await context.setOffline(true)
+    t.match(await failureOf(first, 'bff.session()'), { status: 0, code: 'unreachable' })
+    await context.setOffline(false)
 
-      const extended = await first.evaluate('bff.staySignedIn().then(({ authenticated }) => authenticated)')
-      t.equal(extended, true)
-      const endSecondWatch = watchLateness()
-      const signedOutAt = Number(await second.evaluate('bff.signOut().then(() => Date.now())'))
-      const delay = (await hears(first, false)).at - signedOutAt - endSecondWatch()
-      t.ok(delay < 300, `the other tab hears of a sign-out after ${delay.toFixed()} ms`)
-      t.strictSame(await context.cookies(), [])
+    const extended = await first.evaluate('bff.staySignedIn().then(({ authenticated }) => authenticated)')
+    t.equal(extended, true)
+    const endSecondWatch = watchLateness()
+    const signedOutAt = Number(await second.evaluate('bff.signOut().then(() => Date.now())'))
+    const delay = (await hears(first, false)).at - signedOutAt - endSecondWatch()
+    t.ok(delay < 300, `the other tab hears of a sign-out after ${delay.toFixed()} ms`)
+    t.strictSame(await context.cookies(), [])
 
-      await first.evaluate('void bff.signIn("/")')
-      await decideOnPage(first, publicUrl)
-      await shows(first, 'in')
-      await hears(second, true)
-      sandbox.revokeAll()
-      sandbox.expireAccessTokens()
-      t.match(await failureOf(first, 'bff.flux("power")'), { code: 'login_required', reason: 'refused' })
-      for (const tab of [first, second]) {
-        t.equal((await hears(tab, false)).session.ended?.reason, 'refused', 'each tab hears why it ended')
-      }
-    },
-  )
+    await first.evaluate('void bff.signIn("/")')
+    await decideOnPage(first, publicUrl)
+    await shows(first, 'in')
+    await hears(second, true)
+    sandbox.revokeAll()
+    sandbox.expireAccessTokens()
+    t.match(await failureOf(first, 'bff.flux("power")'), { code: 'login_required', reason: 'refused' })
+    for (const tab of [first, second]) {
+      t.equal((await hears(tab, false)).session.ended?.reason, 'refused', 'each tab hears why it ended')
+    }
+  })
 
-  await t.test(
-    'signIn does not repeat a sign-in that brought no session, unless the user clicks',
-    async (t) => {
-      const before = asked('/auth/login')
-      const begun = () => asked('/auth/login') - before
-      sandbox.faults.set({ authorizeError: 'server_error' })
-      const tab = await openTab(demo, '/auto')
-      const repeated = isToldThat(tab, 'sign_in_loop')
-      await decideOnPage(tab, publicUrl)
-      await repeated
-      t.equal(begun(), 1, 'two calls at once are one sign-in, and a failed one is not repeated')
+  await t.test('a sign-in that brought no session is repeated only by a click', async (t) => {
+    const before = asked('/auth/login')
+    const begun = () => asked('/auth/login') - before
+    sandbox.faults.set({ authorizeError: 'server_error' })
+    const tab = await openTab(demo, '/auto')
+    const repeated = isToldThat(tab, 'sign_in_loop')
+    await decideOnPage(tab, publicUrl)
+    await repeated
+    t.equal(begun(), 1, 'two calls at once are one sign-in, and a failed one is not repeated')
 
-      await tab.locator('h1').click()
-      await tab.locator('#refuse').waitFor()
-      // For five seconds the click would count for the page that comes back.
-      await elapsed(5_100)
-      const usable = isToldThat(tab, 'sign_in_loop')
-      await tab.goBack()
-      await usable
-      t.equal(begun(), 2, 'a click goes, and "back" shows the page as usable')
+    await tab.locator('h1').click()
+    await tab.locator('#refuse').waitFor()
+    // For five seconds the click would count for the page that comes back.
+    await elapsed(5_100)
+    const usable = isToldThat(tab, 'sign_in_loop')
+    await tab.goBack()
+    await usable
+    t.equal(begun(), 2, 'a click goes, and "back" shows the page as usable')
 
-      sandbox.faults.set({ authorizeError: null })
-      await tab.locator('h1').click()
-      await decideOnPage(tab, publicUrl, 'refuse')
-      await tab.goto(`${publicUrl}/other?x=1&login_error=access_denied#_`)
-      await shows(tab, 'out')
-      t.equal(await tab.evaluate('error'), 'access_denied')
-      t.equal(tab.url(), `${publicUrl}/other?x=1`, 'the address is clean again')
-    },
-  )
+    sandbox.faults.set({ authorizeError: null })
+    await tab.locator('h1').click()
+    await decideOnPage(tab, publicUrl, 'refuse')
+    await tab.goto(`${publicUrl}/other?x=1&login_error=access_denied#_`)
+    await shows(tab, 'out')
+    t.equal(await tab.evaluate('error'), 'access_denied')
+    t.equal(tab.url(), `${publicUrl}/other?x=1`, 'the address is clean again')
+  })
 })

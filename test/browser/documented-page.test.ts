@@ -106,72 +106,69 @@ t.test('the code of docs/spa.md in a page', async (t) => {
     t.equal(byPassword, true)
   })
 
-  await t.test(
-    'the page of docs/spa.md signs in, reads and changes data, and explains a failure',
-    async (t) => {
-      await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
-      const before = signIns(demo)
-      await tab.goto(`${publicUrl}/reports/7?tab=2#x`)
-      await decideOnPage(tab, publicUrl, 'refuse')
-      await says(tab, 'out: access_denied')
-      t.equal(tab.url(), `${publicUrl}/reports/7?tab=2#x`)
-      t.equal(signIns(demo), before + 1, 'no second sign-in')
+  await t.test('it signs in, reads and changes data, and explains a failure', async (t) => {
+    await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
+    const before = signIns(demo)
+    await tab.goto(`${publicUrl}/reports/7?tab=2#x`)
+    await decideOnPage(tab, publicUrl, 'refuse')
+    await says(tab, 'out: access_denied')
+    t.equal(tab.url(), `${publicUrl}/reports/7?tab=2#x`)
+    t.equal(signIns(demo), before + 1, 'no second sign-in')
 
-      await tab.evaluate('{ window.open = () => null; openSignIn() }')
-      await decideOnPage(tab, publicUrl, 'refuse')
-      await says(tab, 'out: access_denied')
-      t.equal(signIns(demo), before + 2, 'a blocked popup leads to a sign-in in the page')
+    await tab.evaluate('{ window.open = () => null; openSignIn() }')
+    await decideOnPage(tab, publicUrl, 'refuse')
+    await says(tab, 'out: access_denied')
+    t.equal(signIns(demo), before + 2, 'a blocked popup leads to a sign-in in the page')
 
-      const openPopup = async () => {
-        const opened = context.waitForEvent('page')
-        await tab.evaluate('openSignIn()')
-        return await opened
-      }
-      await tab.evaluate('show("waiting")')
-      const refused = await openPopup()
-      const over = refused.waitForEvent('close')
-      await refused.locator('#refuse').click({ noWaitAfter: true })
-      await over
-      await says(tab, 'out: access_denied')
+    const openPopup = async () => {
+      const opened = context.waitForEvent('page')
+      await tab.evaluate('openSignIn()')
+      return await opened
+    }
+    await tab.evaluate('show("waiting")')
+    const refused = await openPopup()
+    const over = refused.waitForEvent('close')
+    await refused.locator('#refuse').click({ noWaitAfter: true })
+    await over
+    await says(tab, 'out: access_denied')
 
-      const popup = await openPopup()
-      await popup.locator('#username').fill('alice')
-      await popup.locator('#password').fill('wonderland')
-      const closed = popup.waitForEvent('close')
-      await popup.locator('#accept').click({ noWaitAfter: true })
-      await closed
-      await says(tab, 'in')
+    const popup = await openPopup()
+    await popup.locator('#username').fill('alice')
+    await popup.locator('#password').fill('wonderland')
+    const closed = popup.waitForEvent('close')
+    await popup.locator('#accept').click({ noWaitAfter: true })
+    await closed
+    await says(tab, 'in')
 
-      await tab.evaluate('readAndRename("Bench")')
-      const texts = await tab.evaluate<string[]>('texts')
-      const id = /^\d+/m.exec(texts[1]!.split('\n')[1]!)?.[0]
-      t.match(texts[0], /: 100 values$/)
-      t.equal(texts[2], `Every digit: ${id}`, 'as in the CSV')
-      t.match(texts[3], /^Bench, changed /)
+    await tab.evaluate('readAndRename("Bench")')
+    const texts = await tab.evaluate<string[]>('texts')
+    const id = /^\d+/m.exec(texts[1]!.split('\n')[1]!)?.[0]
+    t.match(texts[0], /: 100 values$/)
+    t.equal(texts[2], `Every digit: ${id}`, 'as in the CSV')
+    t.match(texts[3], /^Bench, changed /)
 
-      const downloading = tab.waitForEvent('download')
-      await tab.locator('#download').click()
-      const download = await downloading
-      t.equal(download.suggestedFilename(), 'temperature.csv')
-      t.equal(await download.failure(), null)
+    const downloading = tab.waitForEvent('download')
+    await tab.locator('#download').click()
+    const download = await downloading
+    t.equal(download.suggestedFilename(), 'temperature.csv')
+    t.equal(await download.failure(), null)
 
-      await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
-      await tab.evaluate('readAndRename("Bench")')
-      await says(tab, 'out: ')
-      t.strictSame(await context.cookies(), [])
+    await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
+    await tab.evaluate('readAndRename("Bench")')
+    await says(tab, 'out: ')
+    t.strictSame(await context.cookies(), [])
 
-      await tab.evaluate(
-        'navigator.serviceWorker.register("/sw.js").then(() => navigator.serviceWorker.ready).then(() => {})',
-      )
-      const signInsBefore = signIns(demo)
-      await tab.goto(`${publicUrl}/reports/8`)
-      await decideOnPage(tab, publicUrl)
-      await says(tab, 'in')
-      t.equal(signIns(demo), signInsBefore + 1, 'with one sign-in')
-      t.equal(await tab.evaluate('navigator.serviceWorker.controller !== null'), true)
-      t.equal(tab.url(), `${publicUrl}/reports/8`, 'a sign-in passes the service worker')
-    },
-  )
+    await tab.evaluate(
+      'navigator.serviceWorker.register("/sw.js").then(() => navigator.serviceWorker.ready).then(() => {})',
+    )
+    const signInsBefore = signIns(demo)
+    await tab.goto(`${publicUrl}/reports/8`)
+    await decideOnPage(tab, publicUrl)
+    await says(tab, 'in')
+    t.equal(signIns(demo), signInsBefore + 1, 'with one sign-in')
+    t.equal(await tab.evaluate('navigator.serviceWorker.controller !== null'), true)
+    t.equal(tab.url(), `${publicUrl}/reports/8`, 'a sign-in passes the service worker')
+  })
 })
 
 t.test('the code of the README reads, updates and signs out', async (t) => {

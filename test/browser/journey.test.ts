@@ -8,47 +8,44 @@ import { findLeaks, secretsOf, storageOf } from './leaks.ts'
 
 const browser = await launchChromium(t)
 
-t.test(
-  'a person signs in, reads, writes, waits and signs out, and no token enters the browser',
-  async (t) => {
-    const demo = await startDemo(t, browser, { tokenLifeSeconds: 6 })
-    const { reverseProxy, context } = demo
-    const page = await context.newPage()
-    await page.goto(`${reverseProxy.publicUrl}/?tab=readings`)
-    await showsState(page, 'out')
-    t.strictSame(await context.cookies(), [], 'a visitor gets no cookie')
+t.test('a person signs in, reads, writes and signs out, and no token enters the browser', async (t) => {
+  const demo = await startDemo(t, browser, { tokenLifeSeconds: 6 })
+  const { reverseProxy, context } = demo
+  const page = await context.newPage()
+  await page.goto(`${reverseProxy.publicUrl}/?tab=readings`)
+  await showsState(page, 'out')
+  t.strictSame(await context.cookies(), [], 'a visitor gets no cookie')
 
-    await signInByHand(page, reverseProxy.publicUrl)
-    t.equal(
-      page.url(),
-      `${reverseProxy.publicUrl}/?tab=readings`,
-      'back where the person was, the address clean',
-    )
-    await holdsTwoCookies(t, demo)
+  await signInByHand(page, reverseProxy.publicUrl)
+  t.equal(
+    page.url(),
+    `${reverseProxy.publicUrl}/?tab=readings`,
+    'back where the person was, the address clean',
+  )
+  await holdsTwoCookies(t, demo)
 
-    for (const [format, type] of FORMATS) await seeFlux(t, page, demo, format, type)
-    await editSite(t, page)
-    await seeBackgroundRefresh(t, page, demo)
-    t.strictSame(await findLeaks(demo, [page]), [], 'while signed in')
+  for (const [format, type] of FORMATS) await seeFlux(t, page, demo, format, type)
+  await editSite(t, page)
+  await seeBackgroundRefresh(t, page, demo)
+  t.strictSame(await findLeaks(demo, [page]), [], 'while signed in')
 
-    await page.locator('#sign-out').click()
-    await showsState(page, 'out')
-    t.strictSame(await context.cookies(), [], 'nothing is left in the browser')
-    t.equal(await page.locator('#flux-body').textContent(), '', 'the data is off the page')
-    await demo.sandbox.journal.until({ endpoint: 'revoke' }, 2)
+  await page.locator('#sign-out').click()
+  await showsState(page, 'out')
+  t.strictSame(await context.cookies(), [], 'nothing is left in the browser')
+  t.equal(await page.locator('#flux-body').textContent(), '', 'the data is off the page')
+  await demo.sandbox.journal.until({ endpoint: 'revoke' }, 2)
 
-    t.strictSame(await storageOf(page), [])
-    t.strictSame(await findLeaks(demo, [page]), [], 'after signing out')
-    const kinds = [...secretsOf(demo).values()]
-    for (const kind of ['code', 'refresh_token', 'code_verifier', 'token', 'an access token'])
-      t.ok(kinds.includes(kind), `the search knew ${kind}`)
-    t.ok(
-      reverseProxy.passed.some(({ path }) => /^\/auth\/callback\/.*code=code-/.test(path)),
-      'the search would have seen a code',
-    )
-    t.strictSame(demo.complaints, [], 'the console is silent')
-  },
-)
+  t.strictSame(await storageOf(page), [])
+  t.strictSame(await findLeaks(demo, [page]), [], 'after signing out')
+  const kinds = [...secretsOf(demo).values()]
+  for (const kind of ['code', 'refresh_token', 'code_verifier', 'token', 'an access token'])
+    t.ok(kinds.includes(kind), `the search knew ${kind}`)
+  t.ok(
+    reverseProxy.passed.some(({ path }) => /^\/auth\/callback\/.*code=code-/.test(path)),
+    'the search would have seen a code',
+  )
+  t.strictSame(demo.complaints, [], 'the console is silent')
+})
 
 t.test('a person who refuses, and whose access is withdrawn later', async (t) => {
   const demo = await startDemo(t, browser)

@@ -254,18 +254,15 @@ t.test('a list of unique items needs a limit of its length', async (t) => {
   t.strictSame(list({ uniqueItems: false }), [])
 })
 
-t.test(
-  'a member of a schema that the server fills in or compares has the spelling that is sent',
-  async (t) => {
-    const body = (name: string, set: object) =>
-      faults({ body: { set, schema: { type: 'object', properties: { [name]: {} } } } }, WRITE)
-    t.match(body('thingID', {}), [/\/schema\/properties\/thingID is sent as thingId: write it so/])
-    t.match(body('WAC', {}), [/\/schema\/properties\/WAC is sent as wac/])
-    t.match(body('w_type', { wType: 'X' }), [/w_type is sent as wType/])
-    t.strictSame(body('thingId', {}), [])
-    t.strictSame(body('thingID', { thingID: '{thingId}' }), [])
-  },
-)
+t.test('a member of a schema that the server fills in has the spelling that is sent', async (t) => {
+  const body = (name: string, set: object) =>
+    faults({ body: { set, schema: { type: 'object', properties: { [name]: {} } } } }, WRITE)
+  t.match(body('thingID', {}), [/\/schema\/properties\/thingID is sent as thingId: write it so/])
+  t.match(body('WAC', {}), [/\/schema\/properties\/WAC is sent as wac/])
+  t.match(body('w_type', { wType: 'X' }), [/w_type is sent as wType/])
+  t.strictSame(body('thingId', {}), [])
+  t.strictSame(body('thingID', { thingID: '{thingId}' }), [])
+})
 
 t.test('a number of the file that a double does not keep is a fault', async (t) => {
   const read = (number: string) =>
@@ -295,31 +292,25 @@ t.test('set fills in values of the path, and each of them under one name', async
   t.match(set([]), [/must be an object/])
 })
 
-t.test(
-  'application is for GET and needs the client flow, which then needs no CLIENT_FLUX_ALLOWED',
-  async (t) => {
-    t.match(faults({ application: true }, WRITE), [/is for GET only/])
-    t.match(faults({ application: 'yes' }), [/must be true or false/])
-    const file = fileOf(t, { Read: { ...GOOD, application: true } })
-    t.strictSame(faultsOf(file), [
-      'OPERATIONS_FILE /operations/Read/application needs the client flow in OAUTH_FLOWS',
-    ])
-    t.strictSame(faultsOf({ ...file, OAUTH_FLOWS: 'code,client' }), [])
-  },
-)
+t.test('application is for GET and needs the client flow, but no CLIENT_FLUX_ALLOWED', async (t) => {
+  t.match(faults({ application: true }, WRITE), [/is for GET only/])
+  t.match(faults({ application: 'yes' }), [/must be true or false/])
+  const file = fileOf(t, { Read: { ...GOOD, application: true } })
+  t.strictSame(faultsOf(file), [
+    'OPERATIONS_FILE /operations/Read/application needs the client flow in OAUTH_FLOWS',
+  ])
+  t.strictSame(faultsOf({ ...file, OAUTH_FLOWS: 'code,client' }), [])
+})
 
-t.test(
-  '"none" is a fault while WAC_ALLOWED is set, unless the operation is of the application',
-  async (t) => {
-    const read = { method: 'GET', path: '/WUM', account: 'none' }
-    const WAC_ALLOWED = 'DEMO'
-    const ofUser = fileOf(t, { Read: read })
-    t.strictSame(faultsOf(ofUser), [])
-    t.match(faultsOf({ ...ofUser, WAC_ALLOWED }), [/\/account must not be "none" while WAC_ALLOWED/])
-    const ofApplication = fileOf(t, { Read: { ...read, application: true } })
-    t.strictSame(faultsOf({ ...ofApplication, WAC_ALLOWED, OAUTH_FLOWS: 'client' }), [])
-  },
-)
+t.test('"none" is a fault while WAC_ALLOWED is set, but for one of the application', async (t) => {
+  const read = { method: 'GET', path: '/WUM', account: 'none' }
+  const WAC_ALLOWED = 'DEMO'
+  const ofUser = fileOf(t, { Read: read })
+  t.strictSame(faultsOf(ofUser), [])
+  t.match(faultsOf({ ...ofUser, WAC_ALLOWED }), [/\/account must not be "none" while WAC_ALLOWED/])
+  const ofApplication = fileOf(t, { Read: { ...read, application: true } })
+  t.strictSame(faultsOf({ ...ofApplication, WAC_ALLOWED, OAUTH_FLOWS: 'client' }), [])
+})
 
 t.test('a path that is an endpoint of the authorization server on the same origin is a fault', async (t) => {
   const file = (path: string) => fileOf(t, { Write: { method: 'POST', path, account: 'none' } })
@@ -381,37 +372,33 @@ t.test('operations of one path name its parameters alike', async (t) => {
   ])
 })
 
-t.test(
-  'an identity names a GET without further parameters, and where its answer has id and name',
-  async (t) => {
-    const Me = { method: 'GET', path: '/{wac}/me' }
-    const identity = { operation: 'Me', id: '/user/id', name: '/user/a~1b' }
-    const read = (change: object, operation: object = Me) =>
-      readOperations(JSON.stringify({ operations: { Me: operation }, identity: { ...identity, ...change } }))
-    t.match(read({}), {
-      identity: { operation: { name: 'Me' }, id: ['user', 'id'], name: ['user', 'a/b'] },
-      faults: [],
-    })
-    t.match(read({ name: undefined }), { identity: { name: null }, faults: [] })
-    const cases: [change: object, fault: string, operation?: object][] = [
-      [{ operation: 'You' }, '/identity/operation must be the name of a declared operation'],
-      [{}, '/identity/operation must be a GET', { ...Me, method: 'POST' }],
-      [
-        {},
-        '/identity/operation must have no parameter in its path but {wac}',
-        { method: 'GET', path: '/{wac}/users/all/{x}', parameters: { x: 'id' } },
-      ],
-      [{}, '/identity/operation must have the format JSON', { ...Me, formats: ['CSV'] }],
-      [{ id: 'id' }, '/identity/id must be a JSON pointer, as /id'],
-      [{ id: undefined }, '/identity/id must be a JSON pointer, as /id'],
-      [{ name: 7 }, '/identity/name must be a JSON pointer, as /name'],
-      [{ email: '/email' }, '/identity/email is not known'],
-    ]
-    for (const [change, fault, operation] of cases)
-      t.strictSame(read(change, operation).faults, [fault], fault)
-    t.match(readOperations('{"operations":{},"identity":"Me"}').faults, ['/identity must be an object'])
-  },
-)
+t.test('an identity names a GET without parameters, and where its answer has id and name', async (t) => {
+  const Me = { method: 'GET', path: '/{wac}/me' }
+  const identity = { operation: 'Me', id: '/user/id', name: '/user/a~1b' }
+  const read = (change: object, operation: object = Me) =>
+    readOperations(JSON.stringify({ operations: { Me: operation }, identity: { ...identity, ...change } }))
+  t.match(read({}), {
+    identity: { operation: { name: 'Me' }, id: ['user', 'id'], name: ['user', 'a/b'] },
+    faults: [],
+  })
+  t.match(read({ name: undefined }), { identity: { name: null }, faults: [] })
+  const cases: [change: object, fault: string, operation?: object][] = [
+    [{ operation: 'You' }, '/identity/operation must be the name of a declared operation'],
+    [{}, '/identity/operation must be a GET', { ...Me, method: 'POST' }],
+    [
+      {},
+      '/identity/operation must have no parameter in its path but {wac}',
+      { method: 'GET', path: '/{wac}/users/all/{x}', parameters: { x: 'id' } },
+    ],
+    [{}, '/identity/operation must have the format JSON', { ...Me, formats: ['CSV'] }],
+    [{ id: 'id' }, '/identity/id must be a JSON pointer, as /id'],
+    [{ id: undefined }, '/identity/id must be a JSON pointer, as /id'],
+    [{ name: 7 }, '/identity/name must be a JSON pointer, as /name'],
+    [{ email: '/email' }, '/identity/email is not known'],
+  ]
+  for (const [change, fault, operation] of cases) t.strictSame(read(change, operation).faults, [fault], fault)
+  t.match(readOperations('{"operations":{},"identity":"Me"}').faults, ['/identity must be an object'])
+})
 
 t.test('an identity of an account needs WAC', async (t) => {
   const identity = { operation: 'Me', id: '/id' }

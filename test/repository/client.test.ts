@@ -97,18 +97,15 @@ t.test('examples/vite has the versions of the root, and the proxy that docs/spa.
   t.equal(proxyOf(codeBlock('docs/spa.md', 'Develop with Vite', 'ts')), expected)
 })
 
-t.test(
-  'the certificate that docs/spa.md makes fits its key, and each printed JSON text is one',
-  async (t) => {
-    const folder = makeFolder('certificate')
-    const made = spawnSync('sh', ['-c', codeBlock('docs/spa.md', 'Develop with https', 'sh')], {
-      cwd: folder,
-    })
-    t.equal(made.status, 0, made.stderr.toString())
-    const file = (name: string) => readFileSync(join(folder, name))
-    t.doesNotThrow(() => createSecureContext({ key: file('localhost-key.pem'), cert: file('localhost.pem') }))
-    for (const { language, code } of codeBlocks('docs/spa.md')) {
-      if (language === 'json') t.doesNotThrow(() => JSON.parse(code), code)
-    }
-  },
-)
+t.test('the certificate of docs/spa.md fits its key, and each printed JSON text is one', async (t) => {
+  const folder = makeFolder('certificate')
+  const made = spawnSync('sh', ['-c', codeBlock('docs/spa.md', 'Develop with https', 'sh')], {
+    cwd: folder,
+  })
+  t.equal(made.status, 0, made.stderr.toString())
+  const file = (name: string) => readFileSync(join(folder, name))
+  t.doesNotThrow(() => createSecureContext({ key: file('localhost-key.pem'), cert: file('localhost.pem') }))
+  for (const { language, code } of codeBlocks('docs/spa.md')) {
+    if (language === 'json') t.doesNotThrow(() => JSON.parse(code), code)
+  }
+})

@@ -20,43 +20,40 @@ async function startDemo(t: Teardown, env: Record<string, string> = {}) {
   return { demo, url: text[1] ?? '', metricsUrl, sandboxUrl }
 }
 
-t.test(
-  'the demo serves its page on every address of localhost and sends a sign-in to its sandbox',
-  async (t) => {
-    const operations = { GetThing: { method: 'GET', path: '/{wac}/things' } }
-    const folder = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
-    const { demo, url, metricsUrl, sandboxUrl } = await startDemo(t, {
-      // As for the server, an empty variable is one that is not set.
-      ...{ STATIC_DIR: '', PUBLIC_URL: '', OPS_PORT: '', SERVER_URL: '' },
-      ...{ SESSION_IDLE_SECONDS: '130', SESSION_MAX_SECONDS: '600' },
-      OPERATIONS_FILE: `${folder}/operations.json`,
-    })
-    t.match(demo.output(), 'The page shows where they are')
-    for (const { address, family } of await lookup('localhost', { all: true })) {
-      const host = family === 6 ? `[${address}]` : address
-      const page = await fetch(url.replace('localhost', host), { headers: { accept: 'text/html' } })
-      t.equal(page.status, 200, host)
-      t.match(page.headers.get('content-type'), /^text\/html/)
-    }
-    t.equal((await fetch(metricsUrl)).status, 200)
+t.test('the demo serves its page on all addresses of localhost and signs in at its sandbox', async (t) => {
+  const operations = { GetThing: { method: 'GET', path: '/{wac}/things' } }
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
+  const { demo, url, metricsUrl, sandboxUrl } = await startDemo(t, {
+    // As for the server, an empty variable is one that is not set.
+    ...{ STATIC_DIR: '', PUBLIC_URL: '', OPS_PORT: '', SERVER_URL: '' },
+    ...{ SESSION_IDLE_SECONDS: '130', SESSION_MAX_SECONDS: '600' },
+    OPERATIONS_FILE: `${folder}/operations.json`,
+  })
+  t.match(demo.output(), 'The page shows where they are')
+  for (const { address, family } of await lookup('localhost', { all: true })) {
+    const host = family === 6 ? `[${address}]` : address
+    const page = await fetch(url.replace('localhost', host), { headers: { accept: 'text/html' } })
+    t.equal(page.status, 200, host)
+    t.match(page.headers.get('content-type'), /^text\/html/)
+  }
+  t.equal((await fetch(metricsUrl)).status, 200)
 
-    const browser = createBrowser(url)
-    const login = await browser.navigate('/auth/login')
-    t.match(login.headers.location, `${sandboxUrl}/oauth/authorize?`)
-    await signIn(browser, { url: sandboxUrl })
-    const answer = await browser.fetch('/data/DEMO/things')
-    t.match(answer.json(), { wType: 'Echo', operation: 'GetThing' }, 'both have the file of operations')
-    const found = (await browser.fetch('/auth/session')).json()
-    const [created, idle, absolute] = ['createdAt', 'idleExpiresAt', 'expiresAt'].map((name) =>
-      Date.parse(String(found[name])),
-    )
-    t.strictSame([idle! - created!, absolute! - created!], [130_000, 600_000], 'the limits are passed on')
+  const browser = createBrowser(url)
+  const login = await browser.navigate('/auth/login')
+  t.match(login.headers.location, `${sandboxUrl}/oauth/authorize?`)
+  await signIn(browser, { url: sandboxUrl })
+  const answer = await browser.fetch('/data/DEMO/things')
+  t.match(answer.json(), { wType: 'Echo', operation: 'GetThing' }, 'both have the file of operations')
+  const found = (await browser.fetch('/auth/session')).json()
+  const [created, idle, absolute] = ['createdAt', 'idleExpiresAt', 'expiresAt'].map((name) =>
+    Date.parse(String(found[name])),
+  )
+  t.strictSame([idle! - created!, absolute! - created!], [130_000, 600_000], 'the limits are passed on')
 
-    t.equal((await demo.stop('SIGINT')).code, 0)
-    await t.rejects(fetch(url), 'the server is gone')
-    await t.rejects(fetch(sandboxUrl), 'the sandbox is gone')
-  },
-)
+  t.equal((await demo.stop('SIGINT')).code, 0)
+  await t.rejects(fetch(url), 'the server is gone')
+  await t.rejects(fetch(sandboxUrl), 'the sandbox is gone')
+})
 
 t.test('for the page of a development server the demo does not describe its own page', async (t) => {
   const { demo, sandboxUrl } = await startDemo(t, { PUBLIC_URL: 'http://localhost:5173' })

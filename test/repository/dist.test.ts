@@ -106,38 +106,35 @@ t.test('a process that cannot listen ends with code 1 and names the variable', a
   }
 })
 
-t.test(
-  'an install without development packages says how to build, and keeps no older build in silence',
-  async (t) => {
-    const folder = makeFolder('install')
-    for (const name of ['src', 'sandbox', 'demo', 'client', 'scripts', 'tsconfig.json', 'package-lock.json'])
-      cpSync(name, join(folder, name), { recursive: true })
-    const run = (...args: string[]) => {
-      const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })
-      return { status, stderr: stderr.trim() }
-    }
-    const install = () => run('scripts/build.mjs', '--if-possible')
-    t.strictSame(install(), { status: 0, stderr: '' })
-    t.match(run('dist/main.js'), {
-      status: 1,
-      stderr: /^dist\/ cannot be built .* run "npm ci --include=dev"/,
-    })
+t.test('an install without development packages says how to build, and reports an older build', async (t) => {
+  const folder = makeFolder('install')
+  for (const name of ['src', 'sandbox', 'demo', 'client', 'scripts', 'tsconfig.json', 'package-lock.json'])
+    cpSync(name, join(folder, name), { recursive: true })
+  const run = (...args: string[]) => {
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })
+    return { status, stderr: stderr.trim() }
+  }
+  const install = () => run('scripts/build.mjs', '--if-possible')
+  t.strictSame(install(), { status: 0, stderr: '' })
+  t.match(run('dist/main.js'), {
+    status: 1,
+    stderr: /^dist\/ cannot be built .* run "npm ci --include=dev"/,
+  })
 
-    mkdirSync(join(folder, 'dist'), { recursive: true })
-    for (const name of ['main.js', 'sources.txt']) cpSync(join('dist', name), join(folder, 'dist', name))
-    t.strictSame(install(), { status: 0, stderr: '' }, 'a build of these sources stays')
-    const otherSources = { status: 1, stderr: /^dist\/ was built from other sources/ }
-    for (const name of ['src/main.ts', 'client/bff-client.ts', 'scripts/build.mjs', 'package-lock.json']) {
-      const path = join(folder, name)
-      const original = readFileSync(path)
-      appendFileSync(path, '\n')
-      t.match(install(), otherSources, `${name} has changed`)
-      writeFileSync(path, original)
-    }
-    t.strictSame(install(), { status: 0, stderr: '' })
-    renameSync(join(folder, 'demo/page/look.css'), join(folder, 'demo/page/looks.css'))
-    t.match(install(), otherSources, 'a file has another name')
-    const kept = readFileSync(join(folder, 'dist/main.js'))
-    t.ok(kept.equals(readFileSync('dist/main.js')), 'running replicas keep their files')
-  },
-)
+  mkdirSync(join(folder, 'dist'), { recursive: true })
+  for (const name of ['main.js', 'sources.txt']) cpSync(join('dist', name), join(folder, 'dist', name))
+  t.strictSame(install(), { status: 0, stderr: '' }, 'a build of these sources stays')
+  const otherSources = { status: 1, stderr: /^dist\/ was built from other sources/ }
+  for (const name of ['src/main.ts', 'client/bff-client.ts', 'scripts/build.mjs', 'package-lock.json']) {
+    const path = join(folder, name)
+    const original = readFileSync(path)
+    appendFileSync(path, '\n')
+    t.match(install(), otherSources, `${name} has changed`)
+    writeFileSync(path, original)
+  }
+  t.strictSame(install(), { status: 0, stderr: '' })
+  renameSync(join(folder, 'demo/page/look.css'), join(folder, 'demo/page/looks.css'))
+  t.match(install(), otherSources, 'a file has another name')
+  const kept = readFileSync(join(folder, 'dist/main.js'))
+  t.ok(kept.equals(readFileSync('dist/main.js')), 'running replicas keep their files')
+})

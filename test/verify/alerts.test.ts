@@ -1,13 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { parse } from 'yaml'
 import { metricsOf, startBff, startSandbox } from '../helpers/system.ts'
+import { ROOT, read } from '../repository/files.ts'
 import { findTool } from '../setup/tools.mjs'
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const PROMETHEUS = `${ROOT}/deploy/prometheus`
 
 interface Rule {
   readonly alert: string
@@ -21,12 +17,7 @@ interface RuleTest {
 }
 
 interface Panel {
-  readonly title: string
   readonly targets?: readonly { readonly expr: string }[]
-}
-
-function read(path: string): string {
-  return readFileSync(`${ROOT}/${path}`, 'utf8')
 }
 
 const { groups } = parse(read('deploy/prometheus/rules.yml')) as { groups: readonly { rules: Rule[] }[] }
@@ -118,12 +109,10 @@ t.test(
   'promtool accepts the rules, and their unit tests pass',
   { skip: promtool === null && 'promtool is not installed (Debian: the package prometheus)' },
   async (t) => {
-    for (const args of [
-      ['check', 'rules', 'rules.yml'],
-      ['test', 'rules', 'rules.test.yml'],
-    ]) {
-      const { status, stdout, stderr } = spawnSync(promtool!, args, { cwd: PROMETHEUS, encoding: 'utf8' })
-      t.equal(status, 0, `promtool ${args.join(' ')}\n${stdout}${stderr}`)
+    const cwd = `${ROOT}/deploy/prometheus`
+    for (const args of ['check rules rules.yml', 'test rules rules.test.yml']) {
+      const { status, stdout, stderr } = spawnSync(promtool!, args.split(' '), { cwd, encoding: 'utf8' })
+      t.equal(status, 0, `promtool ${args}\n${stdout}${stderr}`)
     }
   },
 )

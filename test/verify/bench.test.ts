@@ -1,15 +1,16 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { startChild } from '../helpers/child.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { ROOT, read } from '../repository/files.ts'
 
 // Nothing here is about speed.
 t.jobs = 3
 
-const BENCH = fileURLToPath(new URL('../../tools/bench', import.meta.url))
-const PAGE = readFileSync(fileURLToPath(new URL('../../docs/benchmarks.md', import.meta.url)), 'utf8')
+const BENCH = join(ROOT, 'tools/bench')
+const PAGE = read('docs/benchmarks.md')
 
 /** The cells of the table between the marks of a question on a page. */
 function tableOf(page: string, question: string): string[][] {
@@ -43,11 +44,7 @@ for (const [question, flags] of Object.entries(RUNS)) {
     const written = readFileSync(page, 'utf8')
     t.match(written, /^# Kept\n/)
     const [columns, ...rows] = tableOf(written, question)
-    const printed = child
-      .stdout()
-      .split('\n')
-      .filter((line) => line.startsWith('|'))
-    t.equal(printed.length, rows.length + 2, 'what is written is printed')
+    t.equal(child.stdout().match(/^\|/gm)?.length, rows.length + 2, 'what is written is printed')
     for (const [title = '', ...cells] of rows) {
       // An idle process may take no CPU that can be measured.
       const isMeasured = title.startsWith('idle: CPU') ? /\d/ : /[1-9]/
@@ -57,10 +54,8 @@ for (const [question, flags] of Object.entries(RUNS)) {
     const [columnsOfPage, ...rowsOfPage] = tableOf(PAGE, question)
     t.strictSame(columns, columnsOfPage)
     const titles = titlesOf(rows)
-    t.strictSame(
-      titlesOf(rowsOfPage).filter((title) => titles.includes(title)),
-      titles,
-    )
+    const titlesOfPage = titlesOf(rowsOfPage).filter((title) => titles.includes(title))
+    t.strictSame(titlesOfPage, titles)
   })
 }
 

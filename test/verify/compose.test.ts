@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { parse } from 'yaml'
 import { createBrowser } from '../helpers/browser.ts'
@@ -8,8 +6,7 @@ import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startBuilt } from '../helpers/server-process.ts'
 import { signIn } from '../helpers/system.ts'
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+import { ROOT, read } from '../repository/files.ts'
 
 interface Service {
   command?: string[]
@@ -22,7 +19,7 @@ t.test('the programs of docker-compose.yml sign in, read, and show what the plat
   const redis = await startRedis(t)
   const own: Record<string, string | undefined> = { PORT, SANDBOX_PORT }
   // The names of the services become addresses of this machine, the ports in containers those of this test.
-  const text = readFileSync(`${ROOT}/docker-compose.yml`, 'utf8')
+  const text = read('docker-compose.yml')
     .replace(/\$\{(\w+):-([^}]*)\}/g, (_all, name: string, fallback: string) => own[name] ?? fallback)
     .replaceAll('redis://redis:6379', redis.url)
     .replaceAll('http://server:3000', `http://127.0.0.1:${serverPort}`)

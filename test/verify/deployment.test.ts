@@ -1,26 +1,19 @@
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { parseEnv } from 'node:util'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { parseConfig } from '../../src/config/config.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-
-function read(path: string): string {
-  return readFileSync(`${ROOT}/${path}`, 'utf8')
-}
+import { PAGES, ROOT, read } from '../repository/files.ts'
 
 function numberIn(text: string, pattern: RegExp): number {
   return Number(pattern.exec(text)?.[1])
 }
 
 const PAGE = 'docs/deployment.md'
-const page = read(PAGE)
 const example = read('deploy/systemd/env.example')
 const unit = read('deploy/systemd/token-handler-bff@.service')
 const delay = numberIn(example, /^SHUTDOWN_DELAY_SECONDS=(\d+)$/m)
@@ -33,24 +26,21 @@ t.test('the server accepts the settings of the Debian deployment, once the secre
   t.strictSame(parsed.ok ? parsed.warnings : parsed.faults, [])
 })
 
-t.test(
-  'the unit restarts for ever, waits for drain and stop, and limits what the process may do',
-  async (t) => {
-    const stop = numberIn(example, /^SHUTDOWN_SECONDS=(\d+)$/m)
-    t.ok(numberIn(unit, /^TimeoutStopSec=(\d+)$/m) >= delay + stop + 5)
-    const nginx = read('deploy/nginx/token-handler-bff.conf')
-    t.ok(numberIn(nginx, /^ *keepalive_timeout (\d+)s;$/m) < delay, 'idle connections end before the drain')
-    // The server exits if Redis refuses its credentials. Systemd gives up after five starts within ten seconds.
-    t.ok(5 * numberIn(unit, /^RestartSec=(\d+)$/m) > 10)
-    for (const setting of [
-      ...['LimitCORE=0', 'UMask=0077', 'SystemCallFilter=@system-service', 'SystemCallErrorNumber=EPERM'],
-      ...['SystemCallArchitectures=native', 'RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX'],
-      ...['CapabilityBoundingSet=', 'NoNewPrivileges=yes', 'ProtectSystem=strict', 'PrivateDevices=yes'],
-    ]) {
-      t.ok(unit.split('\n').includes(setting), setting)
-    }
-  },
-)
+t.test('the unit restarts for ever, waits for drain and stop, and limits the process', async (t) => {
+  const stop = numberIn(example, /^SHUTDOWN_SECONDS=(\d+)$/m)
+  t.ok(numberIn(unit, /^TimeoutStopSec=(\d+)$/m) >= delay + stop + 5)
+  const nginx = read('deploy/nginx/token-handler-bff.conf')
+  t.ok(numberIn(nginx, /^ *keepalive_timeout (\d+)s;$/m) < delay, 'idle connections end before the drain')
+  // The server exits if Redis refuses its credentials. Systemd gives up after five starts within ten seconds.
+  t.ok(5 * numberIn(unit, /^RestartSec=(\d+)$/m) > 10)
+  for (const setting of [
+    ...['LimitCORE=0', 'UMask=0077', 'SystemCallFilter=@system-service', 'SystemCallErrorNumber=EPERM'],
+    ...['SystemCallArchitectures=native', 'RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX'],
+    ...['CapabilityBoundingSet=', 'NoNewPrivileges=yes', 'ProtectSystem=strict', 'PrivateDevices=yes'],
+  ]) {
+    t.ok(unit.split('\n').includes(setting), setting)
+  }
+})
 
 /** The commands of the shell blocks below a heading, without comments. A command on two lines becomes one. */
 function commandsBelow(heading: string): string[] {
@@ -61,8 +51,8 @@ function commandsBelow(heading: string): string[] {
     .filter((line) => line !== '')
 }
 
-function run(commands: readonly string[], cwd: string): string {
-  const { stdout, stderr, status } = spawnSync('sh', ['-ec', commands.join('\n')], { cwd, encoding: 'utf8' })
+function run(commands: readonly string[], cwd: string, shell = 'sh'): string {
+  const { stdout, stderr, status } = spawnSync(shell, ['-ec', commands.join('\n')], { cwd, encoding: 'utf8' })
   if (status !== 0 || stderr !== '') throw new Error(`exit code ${status}: ${stderr}`)
   return stdout
 }
@@ -85,52 +75,41 @@ t.test('the commands that make files on Debian work as printed, below another ro
   const moved = own
     .map((line) => line.replace(/(?<![\w.])\/(?=etc\/|opt\/)/g, `${root}/`))
     .map((line) => line.replace(/^NAME=.*$/, 'NAME=bff.example.net'))
-  for (const line of moved) {
-    const [outside] =
-      line.match(/(?<=^|[\s"'=>])\/\S*/g)?.filter((path) => !path.startsWith(`${root}/`)) ?? []
-    if (outside !== undefined) throw new Error(`outside of the folder of this test: ${outside}`)
-  }
+  for (const [path] of moved.join('\n').matchAll(/(?<=^|[\s"'=>])\/\S*/gm))
+    if (!path.startsWith(`${root}/`)) throw new Error(`outside of the folder of this test: ${path}`)
   run(moved, opt)
 
   t.equal(statSync(join(root, 'etc/token-handler-bff/env')).mode & 0o777, 0o600)
   t.equal(readFileSync(join(root, 'etc/token-handler-bff/env'), 'utf8'), example)
   t.equal(readFileSync(join(root, 'etc/systemd/system/token-handler-bff@.service'), 'utf8'), unit)
-  t.strictSame(
-    readdirSync(join(root, 'opt')),
-    ['token-handler-bff', 'token-handler-bff.new'],
-    'gone back to the copy',
-  )
+  const copies = ['token-handler-bff', 'token-handler-bff.new']
+  t.strictSame(readdirSync(join(root, 'opt')), copies, 'gone back to the copy')
   const nginx = readFileSync(join(root, 'etc/nginx/conf.d/token-handler-bff.conf'), 'utf8')
   t.strictSame(nginx.match(/server \d[\d.]+:\d+/g), ['server 127.0.0.1:3001', 'server 127.0.0.1:3002'])
   t.notMatch(nginx.replaceAll(/^ *#.*$/gm, ''), 'app.example.com')
   t.match(nginx, 'server_name bff.example.net;')
-  for (const [name, kept] of [
-    ['ssl_certificate', 'fullchain.pem'],
-    ['ssl_certificate_key', 'privkey.pem'],
-  ] as const) {
+  const kept = { ssl_certificate: 'fullchain.pem', ssl_certificate_key: 'privkey.pem' }
+  for (const [name, content] of Object.entries(kept)) {
     const path = new RegExp(`^ *${name} +(\\S+);$`, 'm').exec(nginx)?.[1] ?? ''
-    t.equal(readFileSync(join(root, path), 'utf8'), kept, name)
+    t.equal(readFileSync(join(root, path), 'utf8'), content, name)
   }
 })
 
-t.test(
-  'no printed command runs scripts of packages as root, or writes a secret that others can read',
-  (t) => {
-    const blocks = codeBlocks(PAGE).filter(({ language }) => language === 'sh')
-    const lines = blocks.flatMap(({ code }) => code.split('\n'))
-    const installs = lines.filter((line) => /\bnpm (ci|install|run build)\b/.test(line))
-    t.ok(installs.length > 0)
-    for (const line of installs) {
-      t.match(line, /^su bff-build /)
-      t.match(line, /npm ci --ignore-scripts /)
-    }
-    const writes = /> "?[\w/$-]*(secret|url|key)\b/
-    const writers = blocks.filter(({ code }) => code.split('\n').some((line) => writes.test(line)))
-    t.ok(writers.length > 0)
-    for (const { code } of writers) t.match(code, /^(umask 077|mkdir -m 700 secrets)$/m)
-    t.end()
-  },
-)
+t.test('no printed command runs scripts of packages as root or writes a readable secret', (t) => {
+  const blocks = codeBlocks(PAGE).filter(({ language }) => language === 'sh')
+  const lines = blocks.flatMap(({ code }) => code.split('\n'))
+  const installs = lines.filter((line) => /\bnpm (ci|install|run build)\b/.test(line))
+  t.ok(installs.length > 0)
+  for (const line of installs) {
+    t.match(line, /^su bff-build /)
+    t.match(line, /npm ci --ignore-scripts /)
+  }
+  const writes = /> "?[\w/$-]*(secret|url|key)\b/
+  const writers = blocks.filter(({ code }) => code.split('\n').some((line) => writes.test(line)))
+  t.ok(writers.length > 0)
+  for (const { code } of writers) t.match(code, /^(umask 077|mkdir -m 700 secrets)$/m)
+  t.end()
+})
 
 const kubernetes = (name: string) =>
   parseAllDocuments(read(`deploy/kubernetes/${name}.yaml`)).map((one) => one.toJS())
@@ -145,12 +124,8 @@ t.test('the secret that the page makes has the files that the pod reads', async 
   const kubectl = `kubectl() {
     for argument; do case $argument in --from-file=*) f=\${argument#*=}; printf '%s %s\\n' "$f" "$(cat "$f")";; esac; done
   }`
-  for (const line of run([kubectl, ...commands], folder)
-    .trim()
-    .split('\n')) {
-    const [name = '', content = ''] = line.split(' ')
+  for (const [, name = '', content = ''] of run([kubectl, ...commands], folder).matchAll(/^(\S+) (.*)$/gm))
     files.set(name, content)
-  }
   t.strictSame(readdirSync(folder), [], 'no secret is left behind')
 
   const [{ spec }] = kubernetes('deployment')
@@ -184,38 +159,23 @@ t.test('the commands that change a secret keep the other ones, and leave no file
   }
   nano() { printf ,new >> "$1"; }`
   const commands = codeBlock(PAGE, 'Change a secret on Kubernetes', 'sh').trim()
-  const { stdout, stderr } = spawnSync('bash', ['-ec', `${programs}\n${commands}`], {
-    cwd: folder,
-    encoding: 'utf8',
-  })
-  t.equal(stderr, '')
-  const stored = Object.fromEntries(
-    stdout
-      .trim()
-      .split('\n')
-      .map((line) => line.split(' ')),
-  )
-  t.strictSame(stored, {
-    'client-secret': 'old-client-secret',
-    'redis-url': 'old-redis-url',
-    'session-secret': 'old-session-secret,new',
-  })
+  t.strictSame(run([programs, commands], folder, 'bash').trim().split('\n').sort(), [
+    'client-secret old-client-secret',
+    'redis-url old-redis-url',
+    'session-secret old-session-secret,new',
+  ])
   t.strictSame(readdirSync(folder), [])
 })
 
-t.test(
-  'the image with a page begins with the image that the page pushes, and its folder is STATIC_DIR',
-  async (t) => {
-    const [, from, target] =
-      /^FROM (\S+)\nCOPY page (\S+)\n$/.exec(codeBlock(PAGE, 'The page on Kubernetes', 'text')) ?? []
-    t.ok(commandsBelow('Kubernetes').includes(`docker push ${from}`), 'FROM')
-    t.ok(page.includes(`\`STATIC_DIR: ${target}\``), 'COPY')
-  },
-)
+t.test('the image with a page begins with the image that is pushed; its folder is STATIC_DIR', async (t) => {
+  const image = codeBlock(PAGE, 'The page on Kubernetes', 'text')
+  const [, from, target] = /^FROM (\S+)\nCOPY page (\S+)\n$/.exec(image) ?? []
+  t.ok(commandsBelow('Kubernetes').includes(`docker push ${from}`), 'FROM')
+  t.ok(read(PAGE).includes(`\`STATIC_DIR: ${target}\``), 'COPY')
+})
 
 t.test('docker and kubectl commands of all pages name services, images and objects that exist', async (t) => {
-  const names = readdirSync(`${ROOT}/docs`).filter((name) => name.endsWith('.md'))
-  const text = ['README.md', ...names.map((name) => `docs/${name}`)].map(read).join('\n')
+  const text = PAGES.map(read).join('\n')
   const commands = [...text.matchAll(/\b(?:docker|kubectl) [^`\n]+/g)].map(([line]) =>
     line.replace(/ +#.*$/, ''),
   )
@@ -232,14 +192,9 @@ t.test('docker and kubectl commands of all pages name services, images and objec
       check(...found.slice(1))
     }
   }
-  each(/^docker compose exec (\S+) node dist\/(\w+)\.js/, (service, program) => {
-    t.ok(services[service!], service)
-    t.ok(existsSync(`${ROOT}/src/${program}.ts`), program)
-  })
-  each(/^kubectl exec deploy\/(\S+) -- node dist\/(\w+)\.js/, (name, program) => {
-    t.equal(name, metadata.name)
-    t.ok(existsSync(`${ROOT}/src/${program}.ts`), program)
-  })
+  // test/repository/commands.test.ts looks for the programs.
+  each(/^docker compose exec (\S+) node dist\//, (service) => t.ok(services[service!], service))
+  each(/^kubectl exec deploy\/(\S+) -- node dist\//, (name) => t.equal(name, metadata.name))
   each(/^docker (?:build -t|push) registry\.example\/(\S+):(\S+)/, (name, tag) => {
     t.equal(name, images[0].name)
     t.equal(tag, images[0].newTag)

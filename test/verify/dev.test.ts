@@ -1,11 +1,11 @@
 import { appendFileSync, cpSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { request } from 'undici'
 import { startChild } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import { until } from '../helpers/wait.ts'
+import { ROOT } from '../repository/files.ts'
 
 /** The response, with its body read: an unread one can break the connection when the server ends. */
 async function read(url: string, options: RequestInit = {}): Promise<Response> {
@@ -13,8 +13,6 @@ async function read(url: string, options: RequestInit = {}): Promise<Response> {
   await response.text()
   return response
 }
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 /** A build ends only when the file `hold` is gone. */
 const HELD = `
@@ -26,18 +24,9 @@ while (existsSync(join(root, 'hold'))) {
 
 t.test('npm run dev runs the files as they are, on loopback alone, until it is stopped', async (t) => {
   const copy = t.testdir({ '.env': 'STATIC_CSP=img-src https://one.example\n' })
-  for (const name of [
-    'src',
-    'sandbox',
-    'demo',
-    'client',
-    'scripts',
-    'package.json',
-    'package-lock.json',
-    'LICENSE',
-  ])
+  const files = ['package.json', 'package-lock.json', 'LICENSE', 'tsconfig.json']
+  for (const name of ['src', 'sandbox', 'demo', 'client', 'scripts', ...files])
     cpSync(join(ROOT, name), join(copy, name), { recursive: true })
-  cpSync(join(ROOT, 'tsconfig.json'), join(copy, 'tsconfig.json'))
   symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
   appendFileSync(join(copy, 'scripts/build.mjs'), HELD)
   const port = await freePort()

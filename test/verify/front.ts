@@ -3,14 +3,37 @@
 
 import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Test } from 'tap'
 import { createCertificate } from '../helpers/certificate.ts'
 import { startChild, type Teardown } from '../helpers/child.ts'
 import { accepts, freePort } from '../helpers/ports.ts'
 import { toolPath } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { findTool } from '../setup/tools.mjs'
 
-export const FRONTS = ['nginx', 'haproxy', 'caddy'] as const
+const FRONTS = ['nginx', 'haproxy', 'caddy'] as const
+
+const installed = FRONTS.filter((name) => findTool(name) !== null)
+
+/** Why no proxy can be tested here; false where one can. */
+export const LACKS_FRONTS =
+  // Replicas and browsers have loopback addresses of their own, which other systems offer only after a set-up.
+  (process.platform !== 'linux' && 'needs the loopback addresses of Linux') ||
+  (installed.length === 0 && 'neither nginx, haproxy nor caddy is installed')
+
+/** Runs a test with each proxy. Those that are not installed are skipped. */
+export async function withEachFront(
+  t: Test,
+  fronts: ReadonlyMap<string, Front>,
+  what: string,
+  check: (t: Test, front: Front, name: string) => Promise<void>,
+): Promise<void> {
+  for (const name of FRONTS) {
+    const skip = !installed.includes(name) && `${name} is not installed (Debian: the package ${name})`
+    await t.test(`${name} ${what}`, { skip }, (t) => check(t, fronts.get(name)!, name))
+  }
+}
 
 /** What a proxy of a test leads to. */
 export interface Behind {
@@ -54,17 +77,16 @@ function substitute(text: string, pairs: readonly (readonly [string | RegExp, st
 
 const ACCESS_LOG = 'access.log'
 
-interface Ports {
-  http: number
-  https: number
-}
-
 const PROGRAMS: Record<
   (typeof FRONTS)[number],
   {
     file: string
     /** The file as it runs in a test, and the arguments of the program. */
-    prepare(text: string, ports: Ports, folder: string): { text: string; args: string[] }
+    prepare(
+      text: string,
+      ports: { http: number; https: number },
+      folder: string,
+    ): { text: string; args: string[] }
   }
 > = {
   nginx: {
@@ -121,8 +143,14 @@ const PROGRAMS: Record<
   },
 }
 
-/** Starts a proxy with its file of deploy/, in front of three replicas. */
-export async function startFront(t: Teardown, name: (typeof FRONTS)[number], behind: Behind): Promise<Front> {
+/** Starts each installed proxy with its file of deploy/, in front of three replicas. */
+export async function startFronts(t: Teardown, behind: Behind): Promise<Map<string, Front>> {
+  const fronts = new Map<string, Front>()
+  for (const name of installed) fronts.set(name, await startFront(t, name, behind))
+  return fronts
+}
+
+async function startFront(t: Teardown, name: (typeof FRONTS)[number], behind: Behind): Promise<Front> {
   const { file, prepare } = PROGRAMS[name]
   const folder = makeFolder(name)
   const ports = { http: await freePort(), https: await freePort() }

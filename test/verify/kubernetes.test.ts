@@ -1,12 +1,9 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { TABLE, type VariableName } from '../../src/config/variables.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
+import { filesBelow, read } from '../repository/files.ts'
 
-const INGRESS = new URL('../../deploy/ingress-nginx/token-handler-bff.yaml', import.meta.url)
-const FOLDER = fileURLToPath(new URL('../../deploy/kubernetes', import.meta.url))
 interface Manifest {
   readonly apiVersion: string
   readonly kind: string
@@ -17,10 +14,10 @@ interface Port {
   readonly containerPort: number
 }
 
-const files = readdirSync(FOLDER).filter((name) => name !== 'kustomization.yaml')
+const files = filesBelow('deploy/kubernetes', '.yaml').filter((path) => !path.endsWith('kustomization.yaml'))
 // Their members have no types here: the schemas below check the shape of each kind.
 const manifests = files.flatMap((name) => {
-  const documents = parseAllDocuments(readFileSync(`${FOLDER}/${name}`, 'utf8'), { version: '1.1' })
+  const documents = parseAllDocuments(read(name), { version: '1.1' })
   for (const document of documents) t.strictSame([document.errors, document.warnings], [[], []], name)
   return documents.map((document) => document.toJS())
 })
@@ -38,24 +35,15 @@ const ports = server.ports as Port[]
 const settings = find('ConfigMap').data as Readonly<Record<string, string>>
 const secretFiles = server.env as { name: string; value: string }[]
 
-interface Model {
-  validate(): void
-}
-
 /** Why the schema of its kind refuses a manifest; null if it does not. */
 async function objection(manifest: Manifest): Promise<string | null> {
   const { apiVersion, kind } = manifest
   const schemas = apiVersion.startsWith('monitoring.')
     ? '@kubernetes-models/prometheus-operator'
     : 'kubernetes-models'
-  const { [kind]: Kind } = (await import(`${schemas}/${apiVersion}/${kind}`)) as Record<
-    string,
-    new (
-      data: Manifest,
-    ) => Model
-  >
+  const { [kind]: Model } = await import(`${schemas}/${apiVersion}/${kind}`)
   try {
-    new Kind!(manifest).validate()
+    new Model(manifest).validate()
     return null
   } catch (error) {
     return (error as Error).message
@@ -69,7 +57,7 @@ t.test('the schemas of Kubernetes and of the Prometheus operator accept each man
 })
 
 t.test('the ingress of deploy/ingress-nginx suits its schema and leads to the public service', async (t) => {
-  const ingress = parse(readFileSync(INGRESS, 'utf8'), { version: '1.1' })
+  const ingress = parse(read('deploy/ingress-nginx/token-handler-bff.yaml'), { version: '1.1' })
   t.equal(await objection(ingress), null)
   const [{ host, http }] = ingress.spec.rules
   t.equal(`https://${host}`, settings.PUBLIC_URL)
@@ -96,12 +84,8 @@ t.test('probes and scrapes name paths that the server serves, on its ops port', 
   const { livenessProbe, readinessProbe, startupProbe } = server
   t.equal(livenessProbe.httpGet.path, '/livez')
   t.equal(readinessProbe.httpGet.path, '/readyz')
-  for (const { path, port } of [
-    livenessProbe.httpGet,
-    readinessProbe.httpGet,
-    startupProbe.httpGet,
-    monitor.endpoints[0],
-  ]) {
+  const probes = [livenessProbe, readinessProbe, startupProbe].map(({ httpGet }) => httpGet)
+  for (const { path, port } of [...probes, monitor.endpoints[0]]) {
     t.equal(port, 'ops', path)
     t.equal((await fetch(`${bff.opsUrl}${path}`)).status, 200, path)
   }
@@ -109,65 +93,52 @@ t.test('probes and scrapes name paths that the server serves, on its ops port', 
   t.strictSame(numbers, { http: TABLE.PORT.default, ops: TABLE.OPS_PORT.default })
 })
 
-t.test(
-  'services, disruption budget, autoscaler and network policy select the pods, and scrapes have the job of the alerts',
-  async (t) => {
-    const labels = deployment.template.metadata.labels
-    t.strictSame(deployment.selector.matchLabels, labels)
-    for (const { spec } of [find('Service'), find('Service', 'token-handler-bff-ops')])
-      t.strictSame(spec.selector, labels)
-    t.strictSame(find('PodDisruptionBudget').spec.selector.matchLabels, labels)
-    t.strictSame(find('NetworkPolicy').spec.podSelector.matchLabels, labels)
-    const scaled = find('HorizontalPodAutoscaler').spec.scaleTargetRef
-    t.match(scaled, { kind: 'Deployment', name: 'token-handler-bff' })
-    const monitored = find('ServiceMonitor').spec.selector.matchLabels
-    t.match(find('Service', 'token-handler-bff-ops').metadata.labels, monitored)
-    const [{ targetPort }] = find('Service').spec.ports
-    t.equal(targetPort, 'http', 'the public service does not lead to the ops port')
-    const label = find('ServiceMonitor').spec.jobLabel as string
-    const job = find('Service', 'token-handler-bff-ops').metadata.labels[label]
-    const rules = readFileSync(`${FOLDER}/../prometheus/rules.yml`, 'utf8')
-    t.strictSame([...new Set([...rules.matchAll(/job="([^"]*)"/g)].map(([, name]) => name))], [job])
-  },
-)
+t.test('services, budget and autoscaler select the pods; scrapes have the job of the alerts', async (t) => {
+  const labels = deployment.template.metadata.labels
+  t.strictSame(deployment.selector.matchLabels, labels)
+  for (const { spec } of [find('Service'), find('Service', 'token-handler-bff-ops')])
+    t.strictSame(spec.selector, labels)
+  t.strictSame(find('PodDisruptionBudget').spec.selector.matchLabels, labels)
+  const scaled = find('HorizontalPodAutoscaler').spec.scaleTargetRef
+  t.match(scaled, { kind: 'Deployment', name: 'token-handler-bff' })
+  const monitored = find('ServiceMonitor').spec.selector.matchLabels
+  t.match(find('Service', 'token-handler-bff-ops').metadata.labels, monitored)
+  const [{ targetPort }] = find('Service').spec.ports
+  t.equal(targetPort, 'http', 'the public service does not lead to the ops port')
+  const label = find('ServiceMonitor').spec.jobLabel as string
+  const job = find('Service', 'token-handler-bff-ops').metadata.labels[label]
+  const rules = read('deploy/prometheus/rules.yml')
+  t.strictSame([...new Set([...rules.matchAll(/job="([^"]*)"/g)].map(([, name]) => name))], [job])
+})
 
-t.test(
-  'two pods run at least, one at a time is taken away, and each drains before it is killed',
-  async (t) => {
-    t.equal(find('HorizontalPodAutoscaler').spec.minReplicas, 2)
-    t.equal(find('PodDisruptionBudget').spec.maxUnavailable, 1)
-    t.strictSame(deployment.strategy.rollingUpdate, { maxUnavailable: 0, maxSurge: 1 })
-    const delay = Number(settings.SHUTDOWN_DELAY_SECONDS)
-    const { periodSeconds, failureThreshold } = server.readinessProbe
-    t.ok(delay > periodSeconds * failureThreshold, 'a failing /readyz is noticed within the delay')
-    t.ok(pod.terminationGracePeriodSeconds >= delay + Number(settings.SHUTDOWN_SECONDS) + 5)
-  },
-)
+t.test('two pods run at least, one at a time goes, and each drains before it is killed', async (t) => {
+  t.equal(find('HorizontalPodAutoscaler').spec.minReplicas, 2)
+  t.equal(find('PodDisruptionBudget').spec.maxUnavailable, 1)
+  t.strictSame(deployment.strategy.rollingUpdate, { maxUnavailable: 0, maxSurge: 1 })
+  const delay = Number(settings.SHUTDOWN_DELAY_SECONDS)
+  const { periodSeconds, failureThreshold } = server.readinessProbe
+  t.ok(delay > periodSeconds * failureThreshold, 'a failing /readyz is noticed within the delay')
+  t.ok(pod.terminationGracePeriodSeconds >= delay + Number(settings.SHUTDOWN_SECONDS) + 5)
+})
 
-t.test(
-  'the pod runs without root, capabilities or a cluster account, and only two namespaces reach it',
-  async (t) => {
-    t.match(pod, {
-      automountServiceAccountToken: false,
-      securityContext: { runAsNonRoot: true, runAsUser: 1000 },
-    })
-    t.strictSame(server.securityContext, {
-      allowPrivilegeEscalation: false,
-      readOnlyRootFilesystem: true,
-      capabilities: { drop: ['ALL'] },
-    })
-    t.equal(pod.volumes[0].secret.defaultMode, 0o440)
-    // The server believes the X-Forwarded-For of every address in the cluster (TRUST_PROXY).
-    const from = (name: string) => [
-      { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': name } } },
-    ]
-    t.strictSame(find('NetworkPolicy').spec, {
-      podSelector: find('NetworkPolicy').spec.podSelector,
-      policyTypes: ['Ingress'],
-      ingress: [
-        { from: from('ingress-nginx'), ports: [{ protocol: 'TCP', port: 3000 }] },
-        { from: from('monitoring'), ports: [{ protocol: 'TCP', port: 9464 }] },
-      ],
-    })
-  },
-)
+t.test('the pod has no root, capabilities or account, and only two namespaces reach it', async (t) => {
+  t.equal(pod.automountServiceAccountToken, false)
+  t.match(pod.securityContext, { runAsNonRoot: true, runAsUser: 1000 })
+  t.strictSame(server.securityContext, {
+    allowPrivilegeEscalation: false,
+    readOnlyRootFilesystem: true,
+    capabilities: { drop: ['ALL'] },
+  })
+  t.equal(pod.volumes[0].secret.defaultMode, 0o440)
+  // The server believes the X-Forwarded-For of every address in the cluster (TRUST_PROXY).
+  const rule = (namespace: string, port: number) => ({
+    from: [{ namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } } }],
+    ports: [{ protocol: 'TCP', port }],
+  })
+  const { podSelector, ...policy } = find('NetworkPolicy').spec
+  t.strictSame(podSelector.matchLabels, deployment.template.metadata.labels)
+  t.strictSame(policy, {
+    policyTypes: ['Ingress'],
+    ingress: [rule('ingress-nginx', 3000), rule('monitoring', 9464)],
+  })
+})

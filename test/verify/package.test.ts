@@ -1,14 +1,13 @@
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { decideOnPage, openTab, startDemo } from '../browser/demo.ts'
 import { launchChromium } from '../helpers/chromium.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { ROOT } from '../repository/files.ts'
 
 const browser = await launchChromium(t)
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 /** `@types/react-dom` is not among the packages of the root. */
 const REACT_DOM =
@@ -38,26 +37,23 @@ function installExample(): string {
   return folder
 }
 
-t.test(
-  'examples/package uses all three modules of the packed client, in types, build and browser',
-  async (t) => {
-    const folder = installExample()
-    const { scripts, dependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
-    t.equal(dependencies['token-handler-bff-client'], 'file:../../dist/client')
-    for (const command of scripts.build.split(' && ')) {
-      const [name = '', ...args] = command.split(' ')
-      run(folder, join(ROOT, 'node_modules/.bin', name), ...args)
-    }
-    const demo = await startDemo(t, browser, { env: { STATIC_DIR: join(folder, 'dist') } })
-    const tab = await openTab(demo, '/')
-    await tab.locator('#vue', { hasText: 'Not signed in' }).waitFor()
-    await tab.locator('#react button', { hasText: 'Sign in' }).click()
-    await decideOnPage(tab, demo.reverseProxy.publicUrl)
-    await tab.locator('#vue', { hasText: 'Signed in until' }).waitFor()
-    await tab.locator('#react button', { hasText: 'Read' }).click()
-    await tab.locator('#react p', { hasText: 'emperature' }).waitFor()
-    await tab.locator('#react button', { hasText: 'Sign out' }).click()
-    await tab.locator('#vue', { hasText: 'Not signed in' }).waitFor()
-    t.strictSame(demo.complaints, [])
-  },
-)
+t.test('examples/package uses all modules of the packed client: types, build and browser', async (t) => {
+  const folder = installExample()
+  const { scripts, dependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+  t.equal(dependencies['token-handler-bff-client'], 'file:../../dist/client')
+  for (const command of scripts.build.split(' && ')) {
+    const [name = '', ...args] = command.split(' ')
+    run(folder, join(ROOT, 'node_modules/.bin', name), ...args)
+  }
+  const demo = await startDemo(t, browser, { env: { STATIC_DIR: join(folder, 'dist') } })
+  const tab = await openTab(demo, '/')
+  await tab.locator('#vue', { hasText: 'Not signed in' }).waitFor()
+  await tab.locator('#react button', { hasText: 'Sign in' }).click()
+  await decideOnPage(tab, demo.reverseProxy.publicUrl)
+  await tab.locator('#vue', { hasText: 'Signed in until' }).waitFor()
+  await tab.locator('#react button', { hasText: 'Read' }).click()
+  await tab.locator('#react p', { hasText: 'emperature' }).waitFor()
+  await tab.locator('#react button', { hasText: 'Sign out' }).click()
+  await tab.locator('#vue', { hasText: 'Not signed in' }).waitFor()
+  t.strictSame(demo.complaints, [])
+})

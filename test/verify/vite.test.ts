@@ -1,6 +1,5 @@
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type { BrowserContext, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { decideOnPage, openTab, startDemo } from '../browser/demo.ts'
@@ -10,9 +9,9 @@ import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { freePort } from '../helpers/ports.ts'
 import { PATIENCE_MS } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { ROOT } from '../repository/files.ts'
 
 const browser = await launchChromium(t)
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 /** A copy of examples/vite that a test may edit, in a tree like that of the repository. */
 function copyExample(): string {
@@ -26,9 +25,10 @@ function copyExample(): string {
   return folder
 }
 
-function npm(t: Test, folder: string, script: string, env: Record<string, string> = {}): Child {
+function start(t: Test, cwd: string, command: string[], env: Record<string, string> = {}): Child {
+  const [program = '', ...args] = command
   const { PATH = '', HOME = '' } = process.env
-  return startChild(t, 'npm', ['run', script], { cwd: folder, env: { PATH, HOME, ...env } })
+  return startChild(t, program, args, { cwd, env: { PATH, HOME, ...env } })
 }
 
 async function newTab(t: Test): Promise<{ context: BrowserContext; tab: Page }> {
@@ -50,56 +50,53 @@ function edit(file: string, from: string, to: string): void {
 
 const folder = copyExample()
 
-t.test(
-  'npm run dev of examples/vite: sign-in, hot reload, update and sign-out at the address of Vite',
-  async (t) => {
-    const publicUrl = `http://localhost:${await freePort()}`
-    const dev = npm(t, folder, 'dev', { PUBLIC_URL: publicUrl, PORT: String(await freePort()) })
-    // A SIGKILL of npm would leave the servers behind.
-    t.teardown(() => dev.stop('SIGTERM'))
-    await waitForOutput(dev, (output) => /Ctrl-C/.exec(output), 60_000)
+t.test('npm run dev of examples/vite: sign-in, hot reload, update, sign-out at one address', async (t) => {
+  const publicUrl = `http://localhost:${await freePort()}`
+  const env = { PUBLIC_URL: publicUrl, PORT: String(await freePort()) }
+  const dev = start(t, folder, ['npm', 'run', 'dev'], env)
+  // A SIGKILL of npm would leave the servers behind.
+  t.teardown(() => dev.stop('SIGTERM'))
+  await waitForOutput(dev, (output) => /Ctrl-C/.exec(output), 60_000)
 
-    const { context, tab } = await newTab(t)
-    const signIns: string[] = []
-    tab.on('request', (request) => {
-      if (request.url().includes('/auth/login')) signIns.push(request.url())
-    })
-    await tab.goto(publicUrl)
-    await says(tab, 'Sign in to read')
-    await tab.locator('#sign-in').click()
-    await decideOnPage(tab, publicUrl)
-    await says(tab, 'Signed in until')
-    const idleLimit = await tab.evaluate<string>(`fetch('/auth/session')
+  const { context, tab } = await newTab(t)
+  const signIns: string[] = []
+  tab.on('request', (request) => {
+    if (request.url().includes('/auth/login')) signIns.push(request.url())
+  })
+  await tab.goto(publicUrl)
+  await says(tab, 'Sign in to read')
+  await tab.locator('#sign-in').click()
+  await decideOnPage(tab, publicUrl)
+  await says(tab, 'Signed in until')
+  const idleLimit = await tab.evaluate<string>(`fetch('/auth/session')
       .then((response) => response.json())
       .then(({ idleExpiresAt }) => new Date(idleExpiresAt).toLocaleTimeString())`)
-    await says(tab, `Signed in until ${idleLimit}`)
-    await tab.locator('#temperature', { hasText: '°C' }).waitFor()
-    t.equal(tab.url(), `${publicUrl}/`, 'the sign-in returns to Vite')
+  await says(tab, `Signed in until ${idleLimit}`)
+  await tab.locator('#temperature', { hasText: '°C' }).waitFor()
+  t.equal(tab.url(), `${publicUrl}/`, 'the sign-in returns to Vite')
 
-    await tab.evaluate('window.marker = true')
-    edit(join(folder, 'src/style.css'), '40rem', '500px')
-    await tab.waitForFunction('getComputedStyle(document.body).maxWidth === "500px"')
-    t.equal(await tab.evaluate('window.marker'), true, 'a change of the style needs no reload')
-    edit(join(folder, 'src/words.ts'), 'Signed in until', 'You may work until')
-    await says(tab, 'You may work until')
-    t.equal(signIns.length, 1, 'the session outlives a change of the code')
+  await tab.evaluate('window.marker = true')
+  edit(join(folder, 'src/style.css'), '40rem', '500px')
+  await tab.waitForFunction('getComputedStyle(document.body).maxWidth === "500px"')
+  t.equal(await tab.evaluate('window.marker'), true, 'a change of the style needs no reload')
+  edit(join(folder, 'src/words.ts'), 'Signed in until', 'You may work until')
+  await says(tab, 'You may work until')
+  t.equal(signIns.length, 1, 'the session outlives a change of the code')
 
-    await tab.locator('[name=name]').fill('Roof')
-    await tab.locator('#site button').click()
-    await says(tab, 'Saved as Roof')
-    await tab.locator('#sign-out').click()
-    await says(tab, 'Not signed in')
-    t.strictSame(await context.cookies(), [])
-    t.equal((await context.request.get(`${publicUrl}/openapi.json`)).status(), 200)
+  await tab.locator('[name=name]').fill('Roof')
+  await tab.locator('#site button').click()
+  await says(tab, 'Saved as Roof')
+  await tab.locator('#sign-out').click()
+  await says(tab, 'Not signed in')
+  t.strictSame(await context.cookies(), [])
+  t.equal((await context.request.get(`${publicUrl}/openapi.json`)).status(), 200)
 
-    await dev.stop('SIGTERM')
-    await t.rejects(fetch(publicUrl), 'Vite has ended')
-  },
-)
+  await dev.stop('SIGTERM')
+  await t.rejects(fetch(publicUrl), 'Vite has ended')
+})
 
 t.test('npm run build of examples/vite makes a page that STATIC_DIR serves under its policy', async (t) => {
-  const built = await npm(t, folder, 'build').ended
-  t.equal(built.code, 0)
+  t.equal((await start(t, folder, ['npm', 'run', 'build']).ended).code, 0)
   const demo = await startDemo(t, browser, { env: { STATIC_DIR: join(folder, 'dist') } })
   const tab = await openTab(demo, '/')
   await tab.locator('#sign-in').click()
@@ -117,11 +114,10 @@ t.test('the commands and the page of docs/getting-started.md work as printed', a
   for (const name of ['dist', 'node_modules', 'package.json'])
     symlinkSync(join(ROOT, name), join(checkout, name))
   const sh = (heading: string, env: Record<string, string> = {}) => {
-    const { PATH = '', HOME = '' } = process.env
     const code = codeBlock(page, heading, 'sh').trim()
     // A signal must reach npm, so no shell may stay above a single command.
     const script = code.includes('\n') ? `set -e\n${code}` : `exec env ${code}`
-    return startChild(t, 'sh', ['-c', script], { cwd: checkout, env: { PATH, HOME, ...env } })
+    return start(t, checkout, ['sh', '-c', script], env)
   }
   t.equal((await sh('2. Make a page').ended).code, 0)
   writeFileSync(join(root, 'my-page/index.html'), codeBlock(page, '2. Make a page', 'html'))
