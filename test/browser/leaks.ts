@@ -80,13 +80,3 @@ const EVERYTHING_KEPT = `(async () => ({
   history: JSON.stringify(navigation.entries().map((entry) => entry.url)),
   inputs: JSON.stringify([...document.querySelectorAll('input, textarea')].map((field) => field.value)),
 }))()`
-
-/** Names of what the page's origin keeps in this browser besides its cookies; empty when it keeps nothing. */
-export async function storageOf(page: Page): Promise<string[]> {
-  return await page.evaluate<string[]>(`(async () => [
-    ...Object.keys(localStorage), ...Object.keys(sessionStorage),
-    ...(await indexedDB.databases()).map(({ name }) => name),
-    ...(typeof caches === 'object' ? await caches.keys() : []),
-    ...document.cookie.split(';').filter((pair) => pair !== ''),
-  ])()`)
-}

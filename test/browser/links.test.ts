@@ -1,7 +1,7 @@
 import type { Page } from 'playwright-core'
 import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
-import { decideOnPage, showsState, startDemo } from './demo.ts'
+import { decideOnPage, showsState } from './demo.ts'
 import { platformIsUntouched, signedInVictim, stillWorks } from './victim.ts'
 
 const browser = await launchChromium(t)
@@ -28,11 +28,7 @@ t.test('links on another site do not use the session', async (t) => {
     t.equal(page.url(), `${home}/auth/login?returnTo=%2F%3Ftab%3D7`)
     t.equal(await page.locator('h1').textContent(), 'Sign in')
     t.strictSame(await context.cookies(), before)
-    t.notOk(
-      since()
-        .at(-1)
-        ?.headers.some((name) => /^set-cookie$/i.test(name)),
-    )
+    t.notMatch(since().at(-1)?.headers.join('\n'), /^set-cookie$/im)
     await platformIsUntouched(t, demo, page)
     await stillWorks(t, app)
 
@@ -53,24 +49,3 @@ async function clickLink(page: Page, address: string): Promise<void> {
   await page.locator('#bait').click()
   await page.waitForURL((url) => url.host !== 'evil.test')
 }
-
-t.test('a sign-in whose Host is not that of PUBLIC_URL', async (t) => {
-  const { reverseProxy, context } = await startDemo(t, browser)
-  const { publicUrl, passed } = reverseProxy
-  const page = await context.newPage()
-
-  await t.test('begun under another host name, it ends signed in at PUBLIC_URL', async (t) => {
-    const target = '/auth/login?returnTo=%2F%3Ftab%3D1'
-    await page.goto(publicUrl.replace('localhost', '127.0.0.1') + target)
-    await decideOnPage(page, publicUrl)
-    await showsState(page, 'in')
-    t.equal(page.url(), `${publicUrl}/?tab=1`)
-    const started = passed.filter(({ path }) => path === target)
-    t.equal(started.length, 2, 'by one redirect')
-    t.strictSame(
-      (await context.cookies()).map(({ name }) => name).sort(),
-      ['record', 'session'],
-      'nothing is left of the redirect',
-    )
-  })
-})

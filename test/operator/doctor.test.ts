@@ -1,63 +1,37 @@
 import { createServer } from 'node:http'
 import t, { type Test } from 'tap'
 import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from '../../src/operator/doctor.ts'
-import { type Teardown, waitForOutput } from '../helpers/child.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
 import { freePort, listenOnLoopback } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
-import { startBuilt } from '../helpers/server-process.ts'
 import { CLIENT, platformEnv, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
+import { type Env, type Run, run, SESSION_SECRET } from './run.ts'
 
-const SESSION_SECRET = 'the-first-secret-of-the-tests-of-32-characters'
-
-type Env = Record<string, string>
-
-interface Report {
-  code: number | null
-  lines: string[]
-  stderr: string
-}
-
-/** Runs the built command with exactly this environment to its end. */
-async function run(t: Teardown, env: Env, ...args: string[]): Promise<Report> {
-  const child = startBuilt(t, 'doctor.js', env, args)
-  await waitForOutput(child, () => null, 30_000)
-  const { code } = await child.ended
-  const report = { code, lines: child.stdout().split('\n').slice(0, -1), stderr: child.stderr() }
-  return withoutSecrets(report, env)
+/** The report of the built command. */
+async function doctorProcess(t: Test, env: Env, ...args: string[]): Promise<Run> {
+  return withoutSecrets(await run(t, 'doctor.js', env, ...args), env)
 }
 
 /** The report of this process: starting one takes most of the time. */
-async function doctor(env: Env): Promise<Report> {
+async function doctor(env: Env): Promise<Run> {
   const { verdicts, isFaulty } = await examine(env)
   const isBroken = verdicts.some(({ verdict }) => verdict === 'fault')
-  return withoutSecrets(
-    { code: isFaulty ? 2 : isBroken ? 1 : 0, lines: verdicts.map(toLine), stderr: '' },
-    env,
-  )
+  const code = isFaulty ? 2 : isBroken ? 1 : 0
+  return withoutSecrets({ code, lines: verdicts.map(toLine), stderr: '' }, env)
 }
 
-function withoutSecrets(report: Report, env: Env): Report {
+function withoutSecrets(report: Run, env: Env): Run {
   const text = [...report.lines, report.stderr].join('\n')
-  for (const secret of [
-    env.CLIENT_SECRET,
-    env.SESSION_SECRET,
-    ...passwordsOf(env.REDIS_URL),
-    ...passwordsOf(env.HTTP_PROXY),
-  ])
+  const passwords = [env.REDIS_URL, env.HTTP_PROXY].map((url = '') => /:([^:@/]+)@/.exec(url)?.[1])
+  for (const secret of [env.CLIENT_SECRET, env.SESSION_SECRET, ...passwords])
     if (secret && text.includes(secret)) throw new Error('a secret is printed')
   return report
 }
 
-function passwordsOf(url = ''): string[] {
-  const password = /:([^:@/]+)@/.exec(url)?.[1]
-  return password === undefined ? [] : [password]
-}
-
 /** Asserts that exactly these checks report a fault, each in one line with these words, and that the exit code is 1. */
-function finds(t: Test, report: Report, faults: Record<string, RegExp>): void {
+function finds(t: Test, report: Run, faults: Record<string, RegExp>): void {
   t.match(report, { code: 1, stderr: '' })
   const found = report.lines.filter((line) => line.startsWith('FAULT'))
   t.strictSame(
@@ -109,10 +83,8 @@ t.test('a sound deployment', async (t) => {
         /^warn .*ListWUMs: GET \/WUM belongs to no account/,
       ],
     )
-    t.match(
-      lines.find((line) => line.includes('public origin')),
-      /below \/data|leads to this server/,
-    )
+    const origin = lines.find((line) => line.includes('public origin'))
+    t.match(origin, /below \/data|leads to this server/)
     const faulty = await doctor({ ...env, OPERATIONS_FILE: `${folder}/none.json` })
     t.match(faulty, { code: 2, lines: [/FAULT configuration +OPERATIONS_FILE must be a file/] })
   })
@@ -136,7 +108,7 @@ t.test('a sound deployment', async (t) => {
     const keys = async () =>
       (await redis.cli('KEYS', '*')).split('\n').filter((key) => key !== '' && !key.startsWith(SERVER_PREFIX))
     const before = await keys()
-    const report = await run(t, env, '--json')
+    const report = await doctorProcess(t, env, '--json')
     t.match(report, { code: 0, stderr: '' }, report.lines.join('\n'))
     const verdicts = report.lines.map((line) => JSON.parse(line) as Record<string, string>)
     for (const one of verdicts) t.strictSame(Object.keys(one), ['check', 'verdict', 'message'])
@@ -207,31 +179,29 @@ t.test('a sound deployment', async (t) => {
   })
 
   await t.test('finds an ACL user without keys or INFO, and needs no channels', async (t) => {
+    const probe = { ...env, REDIS_URL: env.REDIS_URL.replace('redis://', 'redis://probe:pa55word@') }
+    const permit = (...rules: string[]) =>
+      redis.cli('ACL', 'SETUSER', 'probe', 'reset', 'on', '>pa55word', ...rules)
     const as = async (...rules: string[]) => {
-      await redis.cli('ACL', 'SETUSER', 'probe', 'reset', 'on', '>pa55word', ...rules)
-      const url = env.REDIS_URL.replace('redis://', 'redis://probe:pa55word@')
-      return await doctor({ ...env, REDIS_URL: url })
+      await permit(...rules)
+      return await doctor(probe)
     }
     finds(t, await as('~other:*', '+@all'), {
       rights: /the user of REDIS_URL may not use keys below bff:: add ~bff:\* to its ACL$/,
     })
-    const url = env.REDIS_URL.replace('redis://', 'redis://probe:pa55word@')
-    await redis.cli('ACL', 'SETUSER', 'probe', 'reset', 'on', '>pa55word', '~bff:*', '+@all', '-info')
-    const blind = await run(t, { ...env, REDIS_URL: url })
+    await permit('~bff:*', '+@all', '-info')
+    const blind = await doctorProcess(t, probe)
     finds(t, blind, { rights: /may not run INFO: add \+info to its ACL$/ })
     t.match(blind.lines[2], /^warn {2}eviction .*unknown/)
-    t.match(
-      await as('~bff:*', 'resetchannels', '+@all', '-@dangerous', '+info'),
-      { code: 0 },
-      'the documented rights',
-    )
+    const documented = await as('~bff:*', 'resetchannels', '+@all', '-@dangerous', '+info')
+    t.match(documented, { code: 0 }, 'the documented rights')
     // The nonce of the probe lives one millisecond, every other key five seconds.
     await until('nothing is left', async () => (await redis.cli('KEYS', 'bff:doctor:*')) === '')
   })
 
   await t.test('finds a clock that is off', async (t) => {
     const shift = 'data:text/javascript,const{now}=Date;Date.now=()=>now()+60000'
-    finds(t, await run(t, { ...env, NODE_OPTIONS: `--import=${shift}` }), {
+    finds(t, await doctorProcess(t, { ...env, NODE_OPTIONS: `--import=${shift}` }), {
       clocks: /60\.\d s ahead of Redis, .*ahead of the authorization server, .*NTP/,
     })
     sandbox.faults.set({ resourceHeaders: { date: new Date(Date.now() + 60_000).toUTCString() } })
@@ -330,7 +300,7 @@ t.test('every form of Redis is checked, over all masters of a Cluster', async (t
 })
 
 t.test('a faulty environment ends with code 2, and each fault names its variable', async (t) => {
-  const report = await run(t, { SESSION_SECRET: 'too-short-a-secret', PORT: 'many' })
+  const report = await doctorProcess(t, { SESSION_SECRET: 'too-short-a-secret', PORT: 'many' })
   t.match(report, { code: 2, stderr: '' })
   for (const name of 'SESSION_SECRET PORT AUTH_URL BASE_URL CLIENT_ID CLIENT_SECRET REDIS_URL'.split(' '))
     t.equal(report.lines.filter((line) => line.startsWith(`FAULT configuration   ${name} `)).length, 1, name)

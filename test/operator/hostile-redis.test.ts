@@ -1,9 +1,8 @@
 import { createServer } from 'node:net'
 import t from 'tap'
 import type { Teardown } from '../helpers/child.ts'
-import { sessions } from './run.ts'
-
-const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
+import { listenOnLoopback } from '../helpers/ports.ts'
+import { SESSION_SECRET, sessions } from './run.ts'
 
 /** Sets the title, hides what follows, and begins a line that looks like one of the command. */
 const ESCAPES = '\x1b]0;owned\x07\x1b[8m\x9b2K\u202e\nended 7'
@@ -18,9 +17,7 @@ async function startImpostor(t: Teardown, answer: (command: string) => string): 
       }
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  return (server.address() as { port: number }).port
+  return await listenOnLoopback(t, server)
 }
 
 /** What the impostor answers, and commands that read it: those before a connection is made all fail alike. */
@@ -38,7 +35,7 @@ const IMPOSTORS: [what: string, commands: string[], answer: (command: string) =>
 for (const [what, commands, answer] of IMPOSTORS) {
   t.test(`error texts of a Redis that ${what} cannot control the operator's terminal`, async (t) => {
     const port = await startImpostor(t, answer)
-    const env = { REDIS_URL: `redis://127.0.0.1:${port}`, SESSION_SECRET: SECRET }
+    const env = { REDIS_URL: `redis://127.0.0.1:${port}`, SESSION_SECRET }
     for (const line of commands) {
       const { code, lines, stderr } = await sessions(t, env, ...line.split(' '))
       const printed = [...lines, stderr].join('\n')

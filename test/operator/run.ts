@@ -1,6 +1,10 @@
 import { type Teardown, waitForOutput } from '../helpers/child.ts'
 import { startBuilt } from '../helpers/server-process.ts'
 
+export const SESSION_SECRET = 'the-first-secret-of-the-tests-of-32-characters'
+
+export type Env = Record<string, string>
+
 export interface Run {
   code: number | null
   /** What it answered, line by line. */
@@ -8,10 +12,14 @@ export interface Run {
   stderr: string
 }
 
-/** Runs the built operator's command with exactly this environment to its end. */
-export async function sessions(t: Teardown, env: Record<string, string>, ...args: string[]): Promise<Run> {
-  const child = startBuilt(t, 'sessions.js', env, args)
+/** Runs a built command of the operator with exactly this environment to its end. */
+export async function run(t: Teardown, file: string, env: Env, ...args: string[]): Promise<Run> {
+  const child = startBuilt(t, file, env, args)
   await waitForOutput(child, () => null, 30_000)
   const { code } = await child.ended
   return { code, lines: child.stdout().split('\n').slice(0, -1), stderr: child.stderr() }
+}
+
+export function sessions(t: Teardown, env: Env, ...args: string[]): Promise<Run> {
+  return run(t, 'sessions.js', env, ...args)
 }

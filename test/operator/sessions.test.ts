@@ -5,9 +5,7 @@ import { startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
 import { type Bff, platformEnv, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { sessions } from './run.ts'
-
-const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
+import { SESSION_SECRET, sessions } from './run.ts'
 
 async function statusOf(browser: Browser): Promise<number> {
   return (await browser.fetch('/flux/temperature')).status
@@ -31,7 +29,7 @@ t.test('an operator lists the sessions of a running deployment and ends them on 
   await Promise.all([one, other].map(untilReady))
   const operator = {
     REDIS_URL: redis.url,
-    SESSION_SECRET: SECRET,
+    SESSION_SECRET,
     OAUTH_REVOCATION_URL: revocation,
     ...platformEnv(sandbox),
   }
@@ -113,7 +111,7 @@ t.test('tokens that cannot be revoked are counted, and their sessions end', asyn
   for (let count = 0; count < 3; count += 1) await signIn(bff.browser(), sandbox)
   const env = {
     REDIS_URL: redis.url,
-    SESSION_SECRET: SECRET,
+    SESSION_SECRET,
     OAUTH_REVOCATION_URL: 'http://127.0.0.1:9/revoke',
     ...platformEnv(sandbox),
   }
@@ -141,17 +139,12 @@ t.test('a failure has an exit code and a sentence without secrets', async (t) =>
   const cases: [env: Record<string, string>, line: string, code: number, stderr: RegExp][] = [
     [{ REDIS_URL: wrong }, 'count', 1, /^Redis refused the credentials/],
     [
-      { ...nowhere, SESSION_SECRET: SECRET },
+      { ...nowhere, SESSION_SECRET },
       'end-all --yes',
       1,
       new RegExp(`^${named}Redis cannot be reached \\(.*ECONNREFUSED`),
     ],
-    [
-      { ...nowhere, SESSION_SECRET: SECRET },
-      'end-all',
-      2,
-      new RegExp(`^${named}To confirm, add --yes\\.\n$`),
-    ],
+    [{ ...nowhere, SESSION_SECRET }, 'end-all', 2, new RegExp(`^${named}To confirm, add --yes\\.\n$`)],
     [{ ...nowhere, SESSION_SECRET: 'short-a-secret' }, 'reseal', 2, /SESSION_SECRET needs at least 32/],
     [{}, 'destroy', 2, /There is no command "destroy"/],
   ]

@@ -4,11 +4,13 @@ import { authorizeUrl, decide, REDIRECT_URI, startSandbox } from './started.ts'
 t.test('a wrong client, or a redirect address on another host, gets a page, no redirect', async (t) => {
   const sandbox = await startSandbox(t)
   const [, path] = REDIRECT_URI.split(':3000')
+  const hosts = [
+    ...['evil.example', 'app.localhost.evil.example', 'app.localhost@evil.example'],
+    ...['user@app.localhost:3000', 'evil.example\\@app.localhost', 'app.localhost:99999'],
+  ]
   const hostile = [
     ...[null, '', path!, `//app.localhost${path}`, `javascript://app.localhost/%0aalert(1)`],
-    ...['evil.example', 'app.localhost.evil.example', 'app.localhost@evil.example', 'user@app.localhost:3000']
-      .concat('evil.example\\@app.localhost', 'app.localhost:99999')
-      .map((host) => `http://${host}${path}`),
+    ...hosts.map((host) => `http://${host}${path}`),
     ...[`${REDIRECT_URI}#fragment`, `${REDIRECT_URI}\nb`],
   ]
   const addresses = hostile.map((uri) => authorizeUrl(sandbox, { redirect_uri: uri }))

@@ -4,13 +4,11 @@ import { portOfUrl } from '../helpers/ports.ts'
 import { ask } from '../http/wire.ts'
 import { getFlux, startSandbox } from './started.ts'
 
-function post(sandbox: Sandbox, path: string, body?: unknown, headers = {}): Promise<Response> {
-  const json = body === undefined ? {} : { body: JSON.stringify(body) }
-  const type = body === undefined ? {} : { 'content-type': 'application/json' }
+function post(sandbox: Sandbox, path: string, value: unknown = {}, headers = {}): Promise<Response> {
   return fetch(`${sandbox.url}/_sandbox/${path}`, {
     method: 'POST',
-    headers: { ...type, ...headers },
-    ...json,
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(value),
   })
 }
 
@@ -52,8 +50,8 @@ t.test('gates work over HTTP', async (t) => {
 
 t.test('a page of another origin cannot change switches, and the routes can be turned off', async (t) => {
   const sandbox = await startSandbox(t)
-  t.equal((await post(sandbox, 'revoke', undefined, { 'sec-fetch-site': 'cross-site' })).status, 403)
-  t.equal((await post(sandbox, 'reset', undefined, { origin: 'http://evil.example' })).status, 403)
+  t.equal((await post(sandbox, 'revoke', {}, { 'sec-fetch-site': 'cross-site' })).status, 403)
+  t.equal((await post(sandbox, 'reset', {}, { origin: 'http://evil.example' })).status, 403)
   for (const [host, status] of [
     ['evil.example', 403],
     ['evil.example:4000', 403],
@@ -62,11 +60,8 @@ t.test('a page of another origin cannot change switches, and the routes can be t
     ['localhost', 200],
     ['[::1]:4000', 200],
   ] as const) {
-    const answer = await ask(portOfUrl(sandbox.authUrl), {
-      target: '/_sandbox/journal',
-      headers: [['Host', host]],
-      noHost: true,
-    })
+    const request = { target: '/_sandbox/journal', headers: [['Host', host]], noHost: true } as const
+    const answer = await ask(portOfUrl(sandbox.authUrl), request)
     t.equal(answer.status, status, `a page whose own name leads here: ${host}`)
   }
   const closed = await startSandbox(t, { control: false })

@@ -48,39 +48,22 @@ export function authorizeUrl(sandbox: Sandbox, changes: Record<string, string | 
   return url.href
 }
 
-/** What the browser sends when the user presses a button of the authorize page. */
-export async function decide(
-  url: string,
-  decision: 'accept' | 'refuse' = 'accept',
-  user: { username: string; password: string } = { username: 'alice', password: 'wonderland' },
-): Promise<Response> {
-  const body = new URLSearchParams({ ...user, decision })
+/** What the browser sends when alice accepts on the authorize page. */
+export function decide(url: string): Promise<Response> {
+  const body = new URLSearchParams({ username: 'alice', password: 'wonderland', decision: 'accept' })
   return fetch(url, { method: 'POST', body, redirect: 'manual' })
 }
 
-/** The address that the authorize page sends the browser to. */
-function locationOf(response: Response): URL {
-  return new URL(response.headers.get('location') ?? '')
-}
-
 /** A code for alice. */
-export async function codeFor(
-  sandbox: Sandbox,
-  changes: Record<string, string | null> = {},
-): Promise<string> {
-  const response = await decide(authorizeUrl(sandbox, changes))
-  return locationOf(response).searchParams.get('code') ?? ''
+export async function codeFor(sandbox: Sandbox, changes: Record<string, string> = {}): Promise<string> {
+  const { headers } = await decide(authorizeUrl(sandbox, changes))
+  return new URL(headers.get('location') ?? '').searchParams.get('code') ?? ''
 }
 
 /** A GetFlux call with this access token in the header. */
-export function getFlux(
-  sandbox: Sandbox,
-  accessToken: string,
-  headers: Record<string, string> = {},
-): Promise<Response> {
-  return fetch(`${sandbox.baseUrl}/DEMO/flux/temperature`, {
-    headers: { authorization: `Bearer ${accessToken}`, ...headers },
-  })
+export function getFlux(sandbox: Sandbox, accessToken: string): Promise<Response> {
+  const headers = { authorization: `Bearer ${accessToken}` }
+  return fetch(`${sandbox.baseUrl}/DEMO/flux/temperature`, { headers })
 }
 
 export async function tokensOf(response: Response): Promise<TokenResponseBody> {
