@@ -2,9 +2,10 @@ import { ResponseBodyError } from 'openid-client'
 import { CONNECT_TIMEOUT_MS, type RequestBounds } from '../../src/oauth/token-fetch.ts'
 import { classifyFailure, NoTokenResponse, type TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
+import type { Deployment } from './deployment.ts'
 import type { ProtocolStep } from './faults.ts'
 import type { InvariantChecker } from './invariants.ts'
-import type { Random } from './random.ts'
+import { Random } from './random.ts'
 import type { Replica } from './replica.ts'
 import type { VirtualClock } from './virtual-clock.ts'
 
@@ -96,14 +97,6 @@ interface Exchange {
   readonly broken: () => void
 }
 
-interface AuthorizationServerOptions {
-  clock: VirtualClock
-  random: Random
-  checker: InvariantChecker
-  /** Revokes the whole family when a refresh token is presented again after its use. */
-  strict: boolean
-}
-
 /**
  * The token and revocation endpoints. Rotation is strict or lenient; everything else that may happen to a request
  * is a fault of the schedule.
@@ -112,23 +105,25 @@ export class SimulatedAuthorizationServer {
   readonly behaviours = new Set<BehaviourFault>()
   refusesConnections = 0
   readonly #endpointFaults = new Map<number, EndpointFaults>()
-  /** Called at each step that an aimed fault may wait for. */
-  onStep: (step: ProtocolStep, by: Replica) => void = () => {}
   readonly #clock: VirtualClock
   readonly #random: Random
   readonly #checker: InvariantChecker
+  /** Revokes the whole family when a refresh token is presented again after its use. */
   readonly #strict: boolean
+  /** Called at each step that an aimed fault may wait for. */
+  readonly #onStep: (step: ProtocolStep, by: Replica) => void
   readonly #refreshTokens = new Map<string, RefreshToken>()
   readonly #accessTokens = new Map<string, AccessToken>()
   readonly #exchanges = new Set<Exchange>()
   readonly #held = new Map<number, (() => void)[]>()
   #families = 0
 
-  constructor({ clock, random, checker, strict }: AuthorizationServerOptions) {
-    this.#clock = clock
-    this.#random = random
-    this.#checker = checker
-    this.#strict = strict
+  constructor(deployment: Deployment) {
+    this.#clock = deployment.clock
+    this.#random = new Random(deployment.seed, 'authorization server')
+    this.#checker = deployment.checker
+    this.#strict = deployment.settings.strict
+    this.#onStep = (step, by) => deployment.onStep(step, by.index)
   }
 
   newFamily(user: number, lifeSeconds: number, rotates: boolean): Family {
@@ -229,12 +224,12 @@ export class SimulatedAuthorizationServer {
         exchange = sent
         this.#exchanges.add(sent)
         by.note(`presents ${text}`)
-        this.onStep('request sent', by)
+        this.#onStep('request sent', by)
         const arrive = (): void => {
           if (!sent.open) return
           if (this.faultsOf(by.index).cut > 0) return void this.#hold(by, arrive)
           this.#checker.delivered(presentation)
-          this.onStep('request delivered', by)
+          this.#onStep('request delivered', by)
           this.#take(sent)
         }
         clock.in(this.#latency() + this.faultsOf(by.index).delayMs, null, arrive)
@@ -294,7 +289,7 @@ export class SimulatedAuthorizationServer {
         if (!exchange.open) return
         exchange.finish(outcome)
         by.note(`receives the response: ${outcome.kind}`)
-        this.onStep('response delivered', by)
+        this.#onStep('response delivered', by)
       })
     }
     send()
@@ -313,7 +308,7 @@ export class SimulatedAuthorizationServer {
     if (family.rotates) token.used = true
     const tokens = this.issue(family, requestedAt)
     this.#checker.rotated(presentation, family.serial)
-    this.onStep('rotated', by)
+    this.#onStep('rotated', by)
     // A server that does not rotate responds without a refresh token, and the old one stays in force.
     if (family.rotates) return { kind: 'granted', tokens }
     this.#refreshTokens.delete(`rt-${family.id}-${family.serial}`)

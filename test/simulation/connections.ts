@@ -6,15 +6,17 @@ import {
   SILENT_LOOKS,
 } from '../../src/store/redis/connection.ts'
 import { NO_WRITES, UNREACHED_AFTER_MS } from '../../src/store/redis/health.ts'
-import { type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
+import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Deployment } from './deployment.ts'
-import type { Random } from './random.ts'
+import { Random } from './random.ts'
+import type { Replica } from './replica.ts'
 import { ErrorReply, type RedisServer } from './simulated-redis.ts'
 import { masterOf, type StoreCommand } from './simulated-store.ts'
-import type { Channel, Owner, ScheduledEvent, VirtualClock } from './virtual-clock.ts'
+import type { Channel, ScheduledEvent, VirtualClock } from './virtual-clock.ts'
 
 /** A command waits half of the interval for the first look, on average. */
 const SILENCE_MS = (SILENT_LOOKS - 0.5) * LOOK_EVERY_MS
+/** A pause between two writes that counts as a gap. */
 const LONG_GAP_MS = 2_000
 
 /** What a master executes also while it refuses writes. */
@@ -57,6 +59,11 @@ export class Connection {
   #heldOut: (() => void)[] = []
   #heldIn: (() => void)[] = []
   receivedAt = 0
+  /** When a command last failed or had no reply. */
+  failedAt = Number.NEGATIVE_INFINITY
+  incidentAt = Number.NEGATIVE_INFINITY
+  /** The times in which commands that write succeeded. Each follows a failure, or a long gap. */
+  readonly writable: { from: number; to: number; gapMs: number }[] = [{ from: 0, to: 0, gapMs: 0 }]
 
   constructor(transport: FleetTransport, master: number) {
     this.transport = transport
@@ -64,8 +71,8 @@ export class Connection {
   }
 
   get #faults(): LinkFaults {
-    const { servers, index } = this.transport
-    return servers.faults(this.master, index)
+    const { servers, owner } = this.transport
+    return servers.faults(this.master, owner.index)
   }
 
   get isCut(): boolean {
@@ -78,9 +85,9 @@ export class Connection {
 
   connect(): void {
     if (this.#closed) return
-    const { clock, owner, servers, index } = this.transport
+    const { clock, owner, servers } = this.transport
     this.#tries += 1
-    const server = servers.serverFor(this.master, index)
+    const server = servers.serverFor(this.master, owner.index)
     const failIn = (ms: number): void => void clock.in(ms, owner, () => this.#again())
     if (this.isCut || server.frozen) {
       failIn(CONNECT_TIMEOUT_MS)
@@ -94,14 +101,14 @@ export class Connection {
     clock.in(3 * this.latency(), owner, () => {
       if (epoch !== this.epoch || this.#closed) return
       const stands = !server.dead && !server.frozen && !this.isCut
-      if (!stands || servers.serverFor(this.master, index) !== server) return this.#again()
+      if (!stands || servers.serverFor(this.master, owner.index) !== server) return this.#again()
       this.server = server
       if (this.lastServer !== null && this.lastServer !== server) this.movedAt = clock.now
       this.lastServer = server
       this.ready = true
       this.#tries = 0
       this.receivedAt = clock.now
-      this.transport.connected(this)
+      this.transport.noteIncident(this)
     })
   }
 
@@ -113,7 +120,7 @@ export class Connection {
   }
 
   /** The connection has ended, and the process has noticed. */
-  break(why: string): void {
+  break(): void {
     if (!this.ready) return
     this.ready = false
     this.epoch += 1
@@ -122,17 +129,17 @@ export class Connection {
     this.server = null
     const failed = [...this.waiting]
     this.waiting.clear()
-    this.transport.disconnected(this)
-    for (const fail of failed) fail(new Error(why))
+    this.transport.noteIncident(this)
+    for (const fail of failed) fail(new Error('the connection broke'))
     this.#again()
   }
 
   /** The server closed the connection. The process notices after a short delay. */
-  breakSoon(why: string): void {
+  breakSoon(): void {
     const { clock, owner } = this.transport
     const { epoch } = this
     clock.in(this.latency(), owner, () => {
-      if (epoch === this.epoch) this.break(why)
+      if (epoch === this.epoch) this.break()
     })
   }
 
@@ -152,7 +159,7 @@ export class Connection {
       if (this.isCut || this.server.frozen || this.#heldOut.length > 0) this.#heldOut.push(arrive)
       else work(this.server)
     }
-    this.transport.clock.deliver(this.#out, { ms: this.latency(), owner: null, work: arrive })
+    this.transport.clock.deliver(this.#out, this.latency(), null, arrive)
   }
 
   /** Something arrives at the process, unless the connection ends before. */
@@ -169,7 +176,36 @@ export class Connection {
       this.receivedAt = clock.now
       work()
     }
-    clock.deliver(this.#in, { ms: this.latency(), owner, work: receive })
+    clock.deliver(this.#in, this.latency(), owner, receive)
+  }
+
+  /** A command that writes has succeeded. */
+  wrote(): void {
+    const { now } = this.transport.clock
+    const last = this.writable.at(-1)!
+    const gapMs = now - last.to
+    if (gapMs > LONG_GAP_MS || this.failedAt > last.to) this.writable.push({ from: now, to: now, gapMs })
+    else last.to = now
+  }
+
+  /** For how long nothing could be written: at present, or until a moment ago. */
+  couldNotWriteMs(momentMs: number): number {
+    const { now } = this.transport.clock
+    const gap = this.writable.findLast(({ gapMs }) => gapMs > LONG_GAP_MS)
+    const gapMs = gap !== undefined && now - gap.from < momentMs ? gap.gapMs : 0
+    return Math.max(now - this.writable.at(-1)!.to, gapMs)
+  }
+
+  /** Whether commands could write without a failure, for so long at a stretch, since then. */
+  couldWriteFor(forMs: number, since: number): boolean {
+    return this.writable.some(({ from, to }) => to - Math.max(from, since) >= forMs)
+  }
+
+  /** Whether this leads to the master, and did until now, and within the last `ms`. */
+  followsMaster(ms = 0): boolean {
+    const { clock, servers } = this.transport
+    if (this.movedAt > clock.now - ms) return false
+    return this.lastServer === null || this.lastServer === servers.masters[this.master]
   }
 
   /** The way is open again: what was held back by it goes on, in its order. */
@@ -179,8 +215,7 @@ export class Connection {
     if (this.server?.frozen === true) return
     const held = this.#heldOut
     this.#heldOut = []
-    for (const arrive of held)
-      this.transport.clock.deliver(this.#out, { ms: this.latency(), owner: null, work: arrive })
+    for (const arrive of held) this.transport.clock.deliver(this.#out, this.latency(), null, arrive)
   }
 }
 
@@ -191,144 +226,82 @@ type Pending = (error: Error) => void
 export class FleetTransport {
   readonly masterCount: number
   readonly clock: VirtualClock
-  readonly owner: Owner
-  readonly index: number
+  readonly owner: Replica
   readonly random: Random
   readonly servers: Deployment
   readonly commands: Connection[]
   readonly #incidentListeners: (() => void)[] = []
-  readonly #incidentAt: number[]
   #lost = false
   #lastReplyAt = Number.NEGATIVE_INFINITY
-  /** Commands that failed or had no reply, by master: when the last one failed. */
-  readonly failedAt: number[]
-  /** When a command that writes to that master last had a reply. */
-  readonly wroteAt: number[]
-  /** The last time that took longer than the shortest lease: how long, and when it ended. */
-  readonly gaps: { ms: number; endedAt: number }[]
-  /** The times in which commands that write succeeded without a failure in between, by master. */
-  readonly writable: { from: number; to: number }[][]
-
-  constructor(options: {
-    clock: VirtualClock
-    owner: Owner
-    index: number
-    random: Random
-    servers: Deployment
-  }) {
-    this.clock = options.clock
-    this.owner = options.owner
-    this.index = options.index
-    this.random = options.random
-    this.servers = options.servers
-    this.masterCount = options.servers.masterCount
-    const all = Array.from({ length: this.masterCount }, (_, master) => master)
-    this.commands = all.map((master) => new Connection(this, master))
-    this.#incidentAt = all.map(() => Number.NEGATIVE_INFINITY)
-    this.failedAt = all.map(() => Number.NEGATIVE_INFINITY)
-    this.wroteAt = all.map(() => 0)
-    this.gaps = all.map(() => ({ ms: 0, endedAt: Number.NEGATIVE_INFINITY }))
-    this.writable = all.map(() => [])
+  constructor(owner: Replica, servers: Deployment) {
+    this.owner = owner
+    this.servers = servers
+    this.clock = servers.clock
+    this.random = new Random(servers.seed, `${owner.name} network`)
+    this.masterCount = servers.settings.masters
+    this.commands = Array.from({ length: this.masterCount }, (_, master) => new Connection(this, master))
     for (const connection of this.commands) connection.connect()
   }
 
   /** Runs `work` on that master. Rejects with `StoreUnavailable`. */
   ask = <T>(master: number, command: StoreCommand, work: (server: RedisServer) => T): Promise<T> =>
     new Promise((resolve, reject) => {
-      const failed = (error: Error): void => {
-        this.failedAt[master] = this.clock.now
-        if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.#noteIncident(master)
+      const { clock, owner } = this
+      const connection = this.commands[master]!
+      const writes = !READS.has(command)
+      const sentAt = clock.now
+      let over = false
+      let timeout: ScheduledEvent | null = null
+      const settle = (): boolean => {
+        if (over) return false
+        over = true
+        if (timeout !== null) clock.cancel(timeout)
+        return true
+      }
+      const fail: Pending = (error) => {
+        if (!settle()) return
+        connection.failedAt = clock.now
+        if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.noteIncident(connection)
         reject(new StoreUnavailable(error, this.#failed(error)))
       }
-      this.#send({ master, command, work, done: resolve, failed })
-    })
-
-  #send<T>({
-    master,
-    command,
-    work,
-    done,
-    failed,
-  }: {
-    master: number
-    command: StoreCommand
-    work: (server: RedisServer) => T
-    done: (result: T) => void
-    failed: (error: Error) => void
-  }): void {
-    const writes = !READS.has(command)
-    const { clock, owner } = this
-    const connection = this.commands[master]!
-    if (!connection.ready) {
-      failed(new Error('not connected'))
-      return
-    }
-    const sentAt = clock.now
-    let over = false
-    let timeout: ScheduledEvent | null = null
-    const settle = (): boolean => {
-      if (over) return false
-      over = true
-      if (timeout !== null) clock.cancel(timeout)
-      return true
-    }
-    const fail: Pending = (error) => {
-      if (settle()) failed(error)
-    }
-    const giveUp = (): void => {
-      // A process that was stalled reads what came meanwhile before it gives up.
-      const late = clock.now > sentAt + COMMAND_TIMEOUT_MS + 1
-      if (late && !rearmed) {
-        rearmed = true
-        timeout = clock.in(LAST_STEP_MS, owner, giveUp)
-        return
+      if (!connection.ready) return fail(new Error('not connected'))
+      let rearmed = false
+      const giveUp = (): void => {
+        // A process that was stalled reads what came meanwhile before it gives up.
+        const late = clock.now > sentAt + COMMAND_TIMEOUT_MS + 1
+        if (late && !rearmed) {
+          rearmed = true
+          timeout = clock.in(LAST_STEP_MS, owner, giveUp)
+          return
+        }
+        this.#watchSilence(connection, sentAt)
+        fail(new Error('no reply in time'))
       }
-      this.#watchSilence(connection, sentAt)
-      fail(new Error('no reply in time'))
-    }
-    let rearmed = false
-    timeout = clock.in(COMMAND_TIMEOUT_MS, owner, giveUp)
-    connection.waiting.add(fail)
-    connection.toServer((server) => {
-      const faults = this.servers.faults(master, this.index)
-      if (faults.breakBefore.delete(command)) return connection.breakSoon('the connection broke')
-      let result: T
-      let error: Error | null = null
-      if (writes && server.refusesWrites !== null) error = new ErrorReply(server.refusesWrites)
-      else {
-        result = work(server)
-        this.servers.executed(this.index, command, result)
-      }
-      if (faults.breakAfter.delete(command)) return connection.breakSoon('the connection broke')
-      connection.toProcess(() => {
-        connection.waiting.delete(fail)
-        if (!settle()) return
-        if (error !== null) return failed(error)
-        this.#replied()
-        if (writes) this.#wrote(master)
-        done(result)
+      timeout = clock.in(COMMAND_TIMEOUT_MS, owner, giveUp)
+      connection.waiting.add(fail)
+      connection.toServer((server) => {
+        const faults = this.servers.faults(master, owner.index)
+        if (faults.breakBefore.delete(command)) return connection.breakSoon()
+        const refused = writes && server.refusesWrites !== null
+        const reply = refused ? new ErrorReply(server.refusesWrites!) : work(server)
+        if (!refused) this.servers.executed(owner.index, command, reply)
+        if (faults.breakAfter.delete(command)) return connection.breakSoon()
+        connection.toProcess(() => {
+          connection.waiting.delete(fail)
+          if (reply instanceof ErrorReply) return fail(reply)
+          if (!settle()) return
+          this.#replied()
+          if (writes) connection.wrote()
+          resolve(reply)
+        })
       })
     })
-  }
-
-  #wrote(master: number): void {
-    const { now } = this.clock
-    const ms = now - this.wroteAt[master]!
-    if (ms > LONG_GAP_MS) this.gaps[master] = { ms, endedAt: now }
-    const times = this.writable[master]!
-    const last = times.at(-1)
-    if (last === undefined || ms > LONG_GAP_MS || this.failedAt[master]! > last.to)
-      times.push({ from: now, to: now })
-    else last.to = now
-    this.wroteAt[master] = now
-  }
 
   /** As the watch of src/store over connections that owe a reply and receive nothing. */
   #watchSilence(connection: Connection, sentAt: number): void {
     const { epoch } = connection
     this.clock.in(SILENCE_MS - COMMAND_TIMEOUT_MS, this.owner, () => {
-      if (connection.epoch === epoch && connection.receivedAt < sentAt)
-        connection.break('no reply for two seconds')
+      if (connection.epoch === epoch && connection.receivedAt < sentAt) connection.break()
     })
   }
 
@@ -350,24 +323,21 @@ export class FleetTransport {
     )
   }
 
-  connected({ master }: Connection): void {
-    this.#noteIncident(master)
-  }
-
-  disconnected({ master }: Connection): void {
-    this.#noteIncident(master)
-  }
-
-  #noteIncident(master: number): void {
-    this.#incidentAt[master] = this.clock.now
+  noteIncident(connection: Connection): void {
+    connection.incidentAt = this.clock.now
     for (const listener of this.#incidentListeners) listener()
+  }
+
+  /** The connection to the master that has this record. */
+  commandsOf(key: RecordKey): Connection {
+    return this.commands[masterOf(key, this.masterCount)]!
   }
 
   wall = (): number => this.clock.wall(this.owner)
   readonly health: StoreHealth = {
     onIncident: (listener) => void this.#incidentListeners.push(listener),
     msSinceIncident: (key) => {
-      return this.clock.now - this.#incidentAt[masterOf(key, this.masterCount)]!
+      return this.clock.now - this.commandsOf(key).incidentAt
     },
   }
 

@@ -1,7 +1,7 @@
 import type { RecordKey } from '../../src/store/store.ts'
 import { SimulatedAuthorizationServer } from './authorization-server.ts'
 import { Browser } from './browsers.ts'
-import { type LinkFaults, noLinkFaults } from './connections.ts'
+import { type Connection, type LinkFaults, noLinkFaults } from './connections.ts'
 import type { FaultKind, ProtocolStep } from './faults.ts'
 import { InvariantChecker } from './invariants.ts'
 import { Random } from './random.ts'
@@ -17,6 +17,14 @@ import { EPOCH, VirtualClock } from './virtual-clock.ts'
 const AFTERMATH_MS = 4_000
 /** A replica that is asked to stop has ended after this. */
 const STOP_SLACK_MS = 1_500
+
+/** What the execution of a command means to the protocol. */
+const STEPS: Partial<Record<StoreCommand, ProtocolStep>> = {
+  beginRefresh: 'lease granted',
+  replaceTokens: 'tokens stored',
+  end: 'session ended',
+  confirm: 'session begun',
+}
 
 /** The simulated fleet with its Redis servers, its platform and its browsers. */
 export class Deployment {
@@ -55,25 +63,9 @@ export class Deployment {
     this.#linkFaults = Array.from({ length: settings.masters }, () =>
       Array.from({ length: settings.replicas }, noLinkFaults),
     )
-    this.checker = new InvariantChecker({
-      clock: this.clock,
-      trace,
-      settings,
-      recordOf: (key) => this.masters[this.masterOf(key)]!.live(key),
-    })
-    this.authorizationServer = new SimulatedAuthorizationServer({
-      clock: this.clock,
-      random: new Random(seed, 'authorization server'),
-      checker: this.checker,
-      strict: settings.strict,
-    })
-    this.authorizationServer.onStep = (step, by) => this.onStep(step, by.index)
-    this.resourceServer = new SimulatedResourceServer({
-      clock: this.clock,
-      random: new Random(seed, 'resource server'),
-      introspects: settings.introspects,
-      onRefused: (token) => this.checker.tokenRefused(token),
-    })
+    this.checker = new InvariantChecker(this)
+    this.authorizationServer = new SimulatedAuthorizationServer(this)
+    this.resourceServer = new SimulatedResourceServer(this)
     this.masters = Array.from({ length: settings.masters }, () => this.#newServer())
     for (let index = 0; index < settings.replicas; index += 1) this.#start(index)
     this.browsers = Array.from({ length: settings.browsers }, (_, user) => new Browser(this, user))
@@ -81,12 +73,9 @@ export class Deployment {
 
   // The servers, as the connections of the replicas see them.
 
-  get masterCount(): number {
-    return this.settings.masters
-  }
-
-  masterOf(key: RecordKey): number {
-    return masterOf(key, this.masterCount)
+  /** The master that has this record. */
+  masterOf(key: RecordKey): RedisServer {
+    return this.masters[masterOf(key, this.settings.masters)]!
   }
 
   /** Where a new connection of that process leads. */
@@ -102,18 +91,14 @@ export class Deployment {
 
   /** A command of that process was executed. */
   executed(index: number, command: StoreCommand, result: unknown): void {
-    if (command === 'beginRefresh' && (result as { kind: string }).kind === 'granted')
-      this.onStep('lease granted', index)
-    else if (command === 'replaceTokens') this.onStep('tokens stored', index)
-    else if (command === 'end') this.onStep('session ended', index)
-    else if (command === 'confirm') this.onStep('session begun', index)
+    if (command === 'beginRefresh' && (result as { kind: string }).kind !== 'granted') return
+    const step = STEPS[command]
+    if (step !== undefined) this.onStep(step, index)
   }
 
   #newServer(): RedisServer {
-    this.#servers += 1
     return new RedisServer({
-      name: `redis-${this.#servers}`,
-      history: `history-${this.#servers}`,
+      name: this.#nextServerName(),
       trueTime: () => this.trueTime(),
       events: {
         stored: (server, before, after) => this.checker.stored(server, before, after),
@@ -247,28 +232,22 @@ export class Deployment {
     if (byMs > 0) this.checker.clockSteppedAt = this.clock.now
   }
 
-  freeze(master: number): void {
-    this.masters[master]!.frozen = true
-  }
-
   thaw(master: number): void {
     for (const server of [this.masters[master]!, ...this.checker.superseded]) this.#thaw(server)
   }
 
   #thaw(server: RedisServer): void {
     server.frozen = false
-    for (const { transport } of this.replicas)
-      for (const connection of transport.commands) if (connection.server === server) connection.flush()
+    for (const connection of this.#connectionsTo(server)) connection.flush()
   }
 
-  flush(master: number, index: number): void {
-    this.replicas[index]!.transport.commands[master]!.flush()
+  #connectionsTo(server: RedisServer): Connection[] {
+    const all = this.replicas.flatMap(({ transport }) => transport.commands)
+    return all.filter((connection) => connection.server === server)
   }
 
-  breakConnections(server: RedisServer): void {
-    for (const { transport } of this.replicas)
-      for (const connection of transport.commands)
-        if (connection.server === server) connection.breakSoon('the server closed the connection')
+  #breakConnections(server: RedisServer): void {
+    for (const connection of this.#connectionsTo(server)) connection.breakSoon()
   }
 
   /** A replica of a master takes its place, without what it had not received. */
@@ -285,41 +264,36 @@ export class Deployment {
       this.#replace(master, from - lostMs, true)
       if (staysMs === 0) {
         old.dead = true
-        return this.breakConnections(old)
+        return this.#breakConnections(old)
       }
       // It was only frozen or cut off, and goes on as a master until each replica has followed the promotion.
       this.#thaw(old)
-      for (const { index } of this.replicas)
-        this.#stays.set(`${master} ${index}`, {
-          server: old,
-          until: this.clock.now + this.#random.next() * staysMs,
-        })
       for (const [index, { transport }] of this.replicas.entries()) {
-        const { until } = this.#stays.get(`${master} ${index}`)!
-        this.clock.in(until - this.clock.now, null, () => {
+        const stayMs = this.#random.next() * staysMs
+        this.#stays.set(`${master} ${index}`, { server: old, until: this.clock.now + stayMs })
+        this.clock.in(stayMs, null, () => {
           const connection = transport.commands[master]!
-          if (connection.server === old) connection.breakSoon('another master was announced')
+          if (connection.server === old) connection.breakSoon()
         })
       }
       this.clock.in(staysMs, null, () => {
         old.dead = true
-        this.breakConnections(old)
+        this.#breakConnections(old)
       })
     })
   }
 
   #replace(master: number, heldAt: number, kept: boolean): void {
     const old = this.masters[master]!
-    const fresh = kept ? this.#fork(old, heldAt) : this.#newServer()
+    const fresh = kept ? old.fork(this.#nextServerName(), EPOCH + heldAt) : this.#newServer()
     this.masters[master] = fresh
     this.checker.replaced(old, fresh, kept)
     this.checker.note(fresh.name, `takes the place of ${old.name}`)
   }
 
-  /** A server with what `server` had at that instant. */
-  #fork(server: RedisServer, heldAt: number): RedisServer {
+  #nextServerName(): string {
     this.#servers += 1
-    return server.fork(`redis-${this.#servers}`, `history-${this.#servers}`, EPOCH + heldAt)
+    return `redis-${this.#servers}`
   }
 
   restartMaster(
@@ -327,11 +301,11 @@ export class Deployment {
     { keeps, downMs }: { keeps: 'everything' | 'all but the last second' | 'nothing'; downMs: number },
   ): void {
     this.disturb(downMs)
+    const old = this.masters[master]!
     const lostMs = keeps === 'everything' ? -1 : this.#random.next() * 1_000
     this.#replace(master, this.clock.now - lostMs, keeps !== 'nothing')
-    const [old] = [...this.checker.superseded].slice(-1)
-    old!.dead = true
-    this.breakConnections(old!)
+    old.dead = true
+    this.#breakConnections(old)
     const fresh = this.masters[master]!
     fresh.refusesConnections = true
     this.clock.in(downMs, null, () => {

@@ -97,7 +97,7 @@ const KINDS = {
     (deployment, { byMs }, { index }) => deployment.stepWallClock(index, byMs),
   ),
   'freeze-master': kind(4, someMs, (deployment, { ms }, { master, until }) => {
-    deployment.freeze(master)
+    deployment.masters[master]!.frozen = true
     until(ms, () => deployment.thaw(master))
   }),
   failover: kind(
@@ -137,10 +137,10 @@ const KINDS = {
     (deployment, { byMs }, { master }) => deployment.stepRedisClock(master, byMs),
   ),
   reset: kind(6, nothing, ({ replicas }, _, { index, master }) =>
-    replicas[index]!.transport.commands[master]!.breakSoon('reset'),
+    replicas[index]!.transport.commands[master]!.breakSoon(),
   ),
   cut: kind(8, someMs, (deployment, { ms }, { index, master, raise }) => {
-    const then = (): void => deployment.flush(master, index)
+    const then = (): void => deployment.replicas[index]!.transport.commands[master]!.flush()
     raise(deployment.faults(master, index), 'cut', { ms, then })
   }),
   'slow-redis': kind(

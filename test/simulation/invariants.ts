@@ -3,10 +3,10 @@ import { touchIntervalMs } from '../../src/session/session.ts'
 import type { StoredRecord } from '../../src/store/record.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
+import type { Deployment } from './deployment.ts'
 import type { Replica } from './replica.ts'
 import { leaseMs, resetAfterMs, type Settings } from './settings.ts'
 import type { RedisServer } from './simulated-redis.ts'
-import type { Trace } from './trace.ts'
 import type { VirtualClock } from './virtual-clock.ts'
 
 /** A broken rule. */
@@ -105,25 +105,22 @@ export class InvariantChecker {
   /** Presentations whose new tokens are perhaps in no master. */
   readonly #granted = new Map<Family, Presentation>()
   readonly #clock: VirtualClock
-  readonly #trace: Trace
   readonly #settings: Settings
-  /** The record as the master that counts has it. */
-  readonly #recordOf: (key: RecordKey) => StoredRecord | null
+  readonly #deployment: Deployment
 
-  constructor(options: {
-    clock: VirtualClock
-    trace: Trace
-    settings: Settings
-    recordOf: (key: RecordKey) => StoredRecord | null
-  }) {
-    this.#clock = options.clock
-    this.#trace = options.trace
-    this.#settings = options.settings
-    this.#recordOf = options.recordOf
+  constructor(deployment: Deployment) {
+    this.#deployment = deployment
+    this.#clock = deployment.clock
+    this.#settings = deployment.settings
+  }
+
+  /** The record as the master that counts has it. */
+  #recordOf(key: RecordKey): StoredRecord | null {
+    return this.#deployment.masterOf(key).live(key)
   }
 
   note(who: string, text: string): void {
-    this.#trace.note(this.#clock.now, who, text)
+    this.#deployment.trace.note(this.#clock.now, who, text)
   }
 
   violated(rule: string, detail: string): void {
@@ -253,6 +250,7 @@ export class InvariantChecker {
   /** Why a presentation that others cannot know of may be followed by another one; null for no reason. */
   #excuse(earlier: Presentation, session: Session): LossCause | null {
     const { by, sentAt, overAt } = earlier
+    const commands = by.commandsOf(session.key)
     const since = Math.min(sentAt, overAt)
     if (!by.alive) {
       if (earlier.outcome !== 'granted') return 'crash while a token request was under way'
@@ -270,21 +268,21 @@ export class InvariantChecker {
     // lease may have passed before the request left.
     const { timeoutMs } = this.#settings
     const left = lease - Math.min(timeoutMs, by.stalledMsSince(sentAt - timeoutMs))
-    const couldNotWrite = by.couldNotWriteMs(session.key, RENEWAL_MS) > left - RENEWAL_MS
+    const couldNotWrite = commands.couldNotWriteMs(RENEWAL_MS) > left - RENEWAL_MS
     if (earlier.state === 'open') {
       if (this.failedOverAt > since) return 'failover lost a lease'
       // Written to the master before, by a process that still followed it and could not write it again.
-      const couldNot = by.stalledMsSince(since) > RENEWAL_MS || by.failedSince(session.key, since)
+      const couldNot = by.stalledMsSince(since) > RENEWAL_MS || commands.failedAt > since
       if (this.failedOverAt > since - LAST_MOMENT_MS && couldNot) return 'failover lost a lease'
       return couldNotWrite ? 'holder cut off from Redis' : null
     }
     // With the lease gone the others wait for the pause after a failover alone.
-    const lostLease = this.failedOverAt > since - LAST_MOMENT_MS && by.failedSince(session.key, since)
+    const lostLease = this.failedOverAt > since - LAST_MOMENT_MS && commands.failedAt > since
     // Several troubles in a row may leave it no time to store what it has, until the lease has lapsed.
-    const hadNoTime = !by.couldWriteFor(session.key, STORES_WITHIN_MS, overAt)
+    const hadNoTime = !commands.couldWriteFor(STORES_WITHIN_MS, overAt)
     const lapsed = this.#clock.now - overAt > left - RENEWAL_MS
     if (couldNotWrite || lostLease || (hadNoTime && lapsed)) return 'holder cut off from Redis'
-    if (by.follows(session.key) !== 'the master') return 'replica with a superseded master'
+    if (!commands.followsMaster()) return 'replica with a superseded master'
     return null
   }
 
@@ -298,8 +296,9 @@ export class InvariantChecker {
     if (storedSerial <= token.serial || storedAt > since) return
     const record = this.#recordOf(session.key)
     if (record === null || serialOf(record.tokens) <= token.serial) return
-    if (by.stalledMsSince(since) > 0 || by.failedSince(session.key, since)) return
-    if (by.follows(session.key) !== 'the master' || this.failedOverAt > sentAt) return
+    const commands = by.commandsOf(session.key)
+    if (by.stalledMsSince(since) > 0 || commands.failedAt > since) return
+    if (!commands.followsMaster() || this.failedOverAt > sentAt) return
     this.violated(
       'a request is delivered although its record has moved on',
       `${token.text} by ${by.name}, sent ${Math.round(now - sentAt)} ms ago, replaced ${Math.round(now - storedAt)} ms ago`,
@@ -512,7 +511,7 @@ export class InvariantChecker {
     const { now } = this.#clock
     const served = session.served.get(by)
     if (served !== undefined && served.serial > token.serial && served.at < receivedAt) {
-      if (session.rolledBack || by.follows(session.key) !== 'the master')
+      if (session.rolledBack || !by.commandsOf(session.key).followsMaster())
         this.#count('older token after a failover')
       else
         this.violated(
@@ -535,7 +534,7 @@ export class InvariantChecker {
     const endedHere = here !== undefined && here < receivedAt
     const waited = now - deletedAt - Math.max(cacheMs, COMMAND_MS) - by.stalledMsSince(deletedAt)
     if (!endedHere && receivedAt - deletedAt <= cacheMs && waited <= 0) return
-    if (by.follows(session.key, Math.max(cacheMs, COMMAND_MS)) !== 'the master') {
+    if (!by.commandsOf(session.key).followsMaster(Math.max(cacheMs, COMMAND_MS))) {
       this.#count('replica with a superseded master')
       return
     }
@@ -547,7 +546,7 @@ export class InvariantChecker {
   /** A browser learned that its session is over. */
   refused(session: Session, by: Replica, code: string): void {
     if (!this.lives(session)) return
-    if (by.follows(session.key) !== 'the master') {
+    if (!by.commandsOf(session.key).followsMaster()) {
       this.#count('replica with a superseded master')
       return
     }

@@ -17,7 +17,7 @@ import { reportWrites } from '../../src/store/report-writes.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens } from '../../src/tokens/tokens.ts'
-import { FleetTransport } from './connections.ts'
+import { type Connection, FleetTransport } from './connections.ts'
 import type { Deployment } from './deployment.ts'
 import { createCheapKeyring } from './keyring.ts'
 import { Random } from './random.ts'
@@ -87,13 +87,7 @@ export class Replica implements Owner {
     this.random = new Random(deployment.seed, this.name)
     this.wallOffset = deployment.wallOffsets[index] ?? 0
     clock.current = this
-    this.transport = new FleetTransport({
-      clock,
-      owner: this,
-      index,
-      random: new Random(deployment.seed, `${this.name} network`),
-      servers: deployment,
-    })
+    this.transport = new FleetTransport(this, deployment)
     const keyring = createCheapKeyring()
     const clocks = { wall: () => clock.wall(this), monotonic: () => clock.now }
     const log = this.#createLog()
@@ -345,7 +339,7 @@ export class Replica implements Owner {
 
   /** From now on nothing happens here until `resume`. */
   stall(): void {
-    this.#deployment.clock.stall(this)
+    this.stalled = true
     this.#stalls.push({ from: this.#deployment.clock.now, to: Number.POSITIVE_INFINITY })
   }
 
@@ -363,31 +357,8 @@ export class Replica implements Owner {
     return sum
   }
 
-  /** Whether a command on that record, or on its master, has failed since then. */
-  failedSince(key: RecordKey, since: number): boolean {
-    return this.transport.failedAt[this.#deployment.masterOf(key)]! > since
-  }
-
-  /** For how long it could write nothing to the master of that record: at present, or until a moment ago. */
-  couldNotWriteMs(key: RecordKey, momentMs: number): number {
-    const master = this.#deployment.masterOf(key)
-    const { now } = this.#deployment.clock
-    const { ms, endedAt } = this.transport.gaps[master]!
-    return Math.max(now - this.transport.wroteAt[master]!, now - endedAt < momentMs ? ms : 0)
-  }
-
-  /** Whether it could write to the master of that record without a failure, for so long at a stretch, since then. */
-  couldWriteFor(key: RecordKey, forMs: number, since: number): boolean {
-    const times = this.transport.writable[this.#deployment.masterOf(key)]!
-    return times.some(({ from, to }) => to - Math.max(from, since) >= forMs)
-  }
-
-  /** Which server this process has for a record, or had until now, or within the last `ms`. */
-  follows(key: RecordKey, ms = 0): 'the master' | 'another server' {
-    const master = this.#deployment.masterOf(key)
-    const { lastServer: server, movedAt } = this.transport.commands[master]!
-    if (movedAt > this.#deployment.clock.now - ms) return 'another server'
-    return server === null || server === this.#deployment.masters[master] ? 'the master' : 'another server'
+  commandsOf(key: RecordKey): Connection {
+    return this.transport.commandsOf(key)
   }
 
   /** The process dies without a stop. */

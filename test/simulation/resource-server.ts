@@ -1,26 +1,20 @@
 import type { Outcome } from '../../src/proxy/resource-server.ts'
 import type { AccessToken } from './authorization-server.ts'
-import type { Random } from './random.ts'
+import type { Deployment } from './deployment.ts'
+import { Random } from './random.ts'
 import type { Replica } from './replica.ts'
-import type { VirtualClock } from './virtual-clock.ts'
-
-interface ResourceServerOptions {
-  clock: VirtualClock
-  random: Random
-  introspects: boolean
-  /** Called with each token that it refuses as invalid. */
-  onRefused: (token: AccessToken) => void
-}
 
 /** Responds to calls with the data of the user whose token it receives. */
 export class SimulatedResourceServer {
   /** Faults in force: every token is refused, or responses are delayed. */
   refusesAll = 0
   slowMs = 0
-  readonly #options: ResourceServerOptions
+  readonly #deployment: Deployment
+  readonly #random: Random
 
-  constructor(options: ResourceServerOptions) {
-    this.#options = options
+  constructor(deployment: Deployment) {
+    this.#deployment = deployment
+    this.#random = new Random(deployment.seed, 'resource server')
   }
 
   call(
@@ -28,15 +22,15 @@ export class SimulatedResourceServer {
     by: Replica,
     settle: (outcome: Outcome, user: number | null) => void,
   ): void {
-    const { clock, random, introspects, onRefused } = this.#options
-    const way = (): number => random.between(0.5, 5) + this.slowMs / 2
+    const { clock, settings, checker } = this.#deployment
+    const way = (): number => this.#random.between(0.5, 5) + this.slowMs / 2
     const respond = (outcome: Outcome, user: number | null): void => {
       clock.in(way(), by, () => settle(outcome, user))
     }
     clock.in(way(), null, () => {
       const dead = token === null || clock.now >= token.expiresAt
-      if (dead || this.refusesAll > 0 || (introspects && token.family.revoked)) {
-        if (token !== null) onRefused(token)
+      if (dead || this.refusesAll > 0 || (settings.introspects && token.family.revoked)) {
+        if (token !== null) checker.tokenRefused(token)
         return respond({ kind: 'token_refused', namesInvalidToken: true, status: 401 }, null)
       }
       respond({ kind: 'finished', status: 200 }, token.family.user)

@@ -179,7 +179,7 @@ async function everySessionIsServed({
 
 /** With no call at all, tokens are replaced before they expire. */
 async function backgroundRefreshes(deployment: Deployment): Promise<void> {
-  const { clock, checker, settings, browsers, masters } = deployment
+  const { clock, checker, settings, browsers } = deployment
   if (clock.stopped || !settings.watchesBackground) return
   checker.note('phase', 'no calls')
   await clock.run(clock.now + 100_000)
@@ -189,7 +189,7 @@ async function backgroundRefreshes(deployment: Deployment): Promise<void> {
     if (lifeSeconds < 15 || lifeSeconds > 90 || settings.clocksStep || session.family.revoked) continue
     // What a failover took out of the queue comes back with the next search, within minutes.
     if (checker.failedOverAt > 0) continue
-    const record = masters[deployment.masterOf(session.key)]!.live(session.key)
+    const record = deployment.masterOf(session.key).live(session.key)
     if (record !== null && session.family.expiresAt < clock.now)
       checker.violated('tokens expire without a background refresh', `session ${session.family.id}`)
   }

@@ -30,8 +30,8 @@ interface ServerEvents {
 }
 
 interface RedisServerOptions {
+  /** Also the replication id: another one after a restart and after a promotion. */
   name: string
-  history: string
   /** Epoch milliseconds. */
   trueTime: () => number
   events: ServerEvents
@@ -43,8 +43,6 @@ interface RedisServerOptions {
 export class RedisServer {
   readonly name: string
   readonly data: Data
-  /** Replication id: another one after a restart and after a promotion. */
-  readonly history: string
   /** How far its wall clock is from the true time, milliseconds. */
   clockOffset = 0
   /** Refuses every write with this error. */
@@ -59,25 +57,21 @@ export class RedisServer {
   readonly #events: ServerEvents
   #undo: Undo[] = []
 
-  constructor({ name, history, trueTime, events, data = emptyData() }: RedisServerOptions) {
+  constructor({ name, trueTime, events, data = emptyData() }: RedisServerOptions) {
     this.name = name
-    this.history = history
     this.#trueTime = trueTime
     this.#events = events
     this.data = data
   }
 
   /** A server with what this one held at that instant of true time: a promoted replica, or a restart. */
-  fork(name: string, history: string, heldAt: number): RedisServer {
+  fork(name: string, heldAt: number): RedisServer {
     const { states, nonces, due } = this.data
     const copy: Data = { states: new Map(states), nonces: new Map(nonces), due: copyOf(due) }
     for (let at = this.#undo.length - 1; at >= 0 && this.#undo[at]!.at > heldAt; at -= 1) {
       this.#undo[at]!.restore(copy)
     }
-    const server = new RedisServer({
-      ...{ name, history, trueTime: this.#trueTime, events: this.#events },
-      data: copy,
-    })
+    const server = new RedisServer({ name, trueTime: this.#trueTime, events: this.#events, data: copy })
     server.clockOffset = this.clockOffset
     return server
   }
@@ -97,7 +91,7 @@ export class RedisServer {
   /** Runs one step of a record, as a script does. */
   step<Reply>(key: RecordKey, step: Step<Reply>, idleMs: number): Reply {
     const before = this.#stateOf(key)
-    const [after, reply] = step(before, { now: this.clock(), history: this.history, idleMs })
+    const [after, reply] = step(before, { now: this.clock(), history: this.name, idleMs })
     if (after === before) return reply
     this.data.states.set(key, after)
     this.#note(({ states }) => void states.set(key, before))

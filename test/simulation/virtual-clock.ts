@@ -21,49 +21,31 @@ export interface Channel {
   lastAt: number
 }
 
-interface EventOptions {
-  at: number
-  /** Orders events that are due at the same instant. */
-  order: number
-  owner: Owner | null
-  work: () => unknown
-  /** Default: none. */
-  channel?: Channel | null
-  timer?: boolean
-  everyMs?: number
-}
-
 /** Something that happens at an instant of virtual time. It is also what `setTimeout` returns. */
 export class ScheduledEvent {
-  at: number
-  order: number
-  sequence = 0
+  at = 0
+  /** Orders events that are due at the same instant. */
+  order = 0
   cancelled = false
   readonly owner: Owner | null
-  readonly channel: Channel | null
   readonly work: () => unknown
-  /** A timer of the code under test, with its interval or 0. */
-  readonly timer: boolean
-  readonly everyMs: number
+  readonly channel: Channel | null
+  /** Of a timer of the code under test: its interval, 0 for none. Otherwise null. */
+  readonly everyMs: number | null
 
-  constructor({ at, order, owner, work, channel = null, timer = false, everyMs = 0 }: EventOptions) {
-    this.at = at
-    this.order = order
+  constructor(
+    owner: Owner | null,
+    work: () => unknown,
+    { channel = null, everyMs = null }: { channel?: Channel | null; everyMs?: number | null } = {},
+  ) {
     this.owner = owner
-    this.channel = channel
     this.work = work
-    this.timer = timer
+    this.channel = channel
     this.everyMs = everyMs
   }
 
   unref(): this {
     return this
-  }
-  ref(): this {
-    return this
-  }
-  hasRef(): boolean {
-    return true
   }
 }
 
@@ -90,10 +72,10 @@ export class VirtualClock {
   events = 0
   /** Nothing more happens. */
   stopped = false
-  readonly #heap: ScheduledEvent[] = []
+  /** The next event is the last one. */
+  readonly #queue: ScheduledEvent[] = []
   readonly #random: Random
   readonly #trace: Trace
-  #sequence = 0
 
   constructor(random: Random, trace: Trace) {
     this.#random = random
@@ -104,11 +86,11 @@ export class VirtualClock {
   install(): void {
     const set =
       (repeats: boolean) =>
-      (work: (...args: unknown[]) => void, ms?: number, ...args: unknown[]): ScheduledEvent => {
+      (work: () => void, ms?: number): ScheduledEvent => {
         // Node cuts fractions off, so a timer may fire a moment before its time by a finer clock. Here some do.
         const exact = Number(ms) || 0
         const delay = Math.max(1, this.#random.chance(0.1) ? Math.trunc(exact) : exact)
-        return this.#setTimer(args.length === 0 ? work : () => work(...args), delay, repeats ? delay : 0)
+        return this.#setTimer(work, delay, repeats ? delay : 0)
       }
     const clear = (event: unknown): void => {
       if (event instanceof ScheduledEvent) this.cancel(event)
@@ -116,8 +98,7 @@ export class VirtualClock {
     Object.assign(globalThis, {
       setTimeout: set(false),
       setInterval: set(true),
-      setImmediate: (work: (...args: unknown[]) => void, ...args: unknown[]) =>
-        this.#setTimer(() => work(...args), 0, 0),
+      setImmediate: (work: () => void) => this.#setTimer(work, 0, 0),
       clearTimeout: clear,
       clearInterval: clear,
       clearImmediate: clear,
@@ -139,28 +120,19 @@ export class VirtualClock {
 
   /** Something happens in so many milliseconds. `owner`: in that process, if it lives and is not stalled. */
   in(ms: number, owner: Owner | null, work: () => unknown): ScheduledEvent {
-    return this.#push(new ScheduledEvent({ at: this.now + ms, order: this.#random.bits(), owner, work }))
+    return this.#schedule(new ScheduledEvent(owner, work), this.now + ms)
   }
 
   /** A delivery on a connection: never before one that was sent earlier. */
-  deliver(
-    channel: Channel,
-    { ms, owner, work }: { ms: number; owner: Owner | null; work: () => unknown },
-  ): ScheduledEvent {
-    const at = Math.max(this.now + ms, channel.lastAt + 0.001)
-    channel.lastAt = at
-    return this.#push(new ScheduledEvent({ at, order: this.#random.bits(), owner, work, channel }))
+  deliver(channel: Channel, ms: number, owner: Owner | null, work: () => unknown): void {
+    channel.lastAt = Math.max(this.now + ms, channel.lastAt + 0.001)
+    this.#schedule(new ScheduledEvent(owner, work, { channel }), channel.lastAt)
   }
 
   cancel(event: ScheduledEvent): void {
     if (event.cancelled) return
     event.cancelled = true
-    if (event.timer) event.owner!.timers -= 1
-  }
-
-  /** From now on `owner` does nothing. */
-  stall(owner: Owner): void {
-    owner.stalled = true
+    if (event.everyMs !== null) event.owner!.timers -= 1
   }
 
   /** Everything that was held back happens now: what came by one connection in its order, all else in any. */
@@ -168,11 +140,11 @@ export class VirtualClock {
     owner.stalled = false
     const held = owner.held.splice(0)
     const orders = new Map<Channel, number[]>()
-    for (const event of held) {
-      if (event.channel === null) continue
-      const known = orders.get(event.channel)
-      if (known === undefined) orders.set(event.channel, [this.#random.bits()])
-      else known.push(this.#random.bits())
+    for (const { channel } of held) {
+      if (channel === null) continue
+      const known = orders.get(channel) ?? []
+      orders.set(channel, known)
+      known.push(this.#random.bits())
     }
     for (const list of orders.values()) list.sort((a, b) => a - b)
     for (const event of held) {
@@ -198,9 +170,9 @@ export class VirtualClock {
   }
 
   #run(untilMs: number): void {
-    const heap = this.#heap
-    while (!this.stopped && heap.length > 0 && heap[0]!.at <= untilMs) {
-      const event = this.#pop()
+    const queue = this.#queue
+    while (!this.stopped && queue.length > 0 && queue.at(-1)!.at <= untilMs) {
+      const event = queue.pop()!
       if (event.cancelled) continue
       const { owner } = event
       if (owner !== null) {
@@ -214,16 +186,8 @@ export class VirtualClock {
       this.events += 1
       this.#trace.mix(Math.round(this.now * 1_000), owner === null ? 0 : owner.id)
       this.current = owner
-      if (event.timer) {
-        if (event.everyMs === 0) {
-          event.cancelled = true
-          owner!.timers -= 1
-        } else {
-          event.at = this.now + event.everyMs
-          event.order = this.#random.bits()
-          this.#push(event)
-        }
-      }
+      if (event.everyMs === 0) this.cancel(event)
+      else if (event.everyMs !== null) this.#schedule(event, this.now + event.everyMs)
       event.work()
       // Without an owner nothing but the simulation itself has run, which leaves no microtasks.
       if (owner !== null) runMicrotasks()
@@ -236,52 +200,30 @@ export class VirtualClock {
     const owner = this.current
     if (owner === null) throw new Error('a timer was set outside of every simulated process')
     owner.timers += 1
-    const at = this.now + ms
-    return this.#push(
-      new ScheduledEvent({ at, order: this.#random.bits(), owner, work, timer: true, everyMs }),
-    )
+    return this.#schedule(new ScheduledEvent(owner, work, { everyMs }), this.now + ms)
   }
 
-  #push(event: ScheduledEvent): ScheduledEvent {
-    const heap = this.#heap
-    this.#sequence += 1
-    event.sequence = this.#sequence
-    let at = heap.length
-    heap.push(event)
-    while (at > 0) {
-      const parent = (at - 1) >> 1
-      if (!isBefore(event, heap[parent]!)) break
-      heap[at] = heap[parent]!
-      at = parent
-    }
-    heap[at] = event
+  #schedule(event: ScheduledEvent, at: number): ScheduledEvent {
+    event.at = at
+    event.order = this.#random.bits()
+    this.#push(event)
     return event
   }
 
-  #pop(): ScheduledEvent {
-    const heap = this.#heap
-    const first = heap[0]!
-    const last = heap.pop()!
-    const length = heap.length
-    if (length === 0) return first
-    let at = 0
-    for (;;) {
-      let child = 2 * at + 1
-      if (child >= length) break
-      if (child + 1 < length && isBefore(heap[child + 1]!, heap[child]!)) child += 1
-      if (!isBefore(heap[child]!, last)) break
-      heap[at] = heap[child]!
-      at = child
+  #push(event: ScheduledEvent): void {
+    const queue = this.#queue
+    let [low, high] = [0, queue.length]
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (isBefore(event, queue[middle]!)) low = middle + 1
+      else high = middle
     }
-    heap[at] = last
-    return first
+    queue.splice(low, 0, event)
   }
 }
 
 function isBefore(a: ScheduledEvent, b: ScheduledEvent): boolean {
-  if (a.at !== b.at) return a.at < b.at
-  if (a.order !== b.order) return a.order < b.order
-  return a.sequence < b.sequence
+  return a.at === b.at ? a.order < b.order : a.at < b.at
 }
 
 /**
