@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os'
 import type { Compiled } from './compile.ts'
 import type { Violation } from './invariants.ts'
 import { addTally, emptyTally, type SimulationResult, type Tally } from './simulate.ts'
-import type { Job, Report } from './worker.ts'
+import type { Job } from './worker.ts'
 
 interface CampaignOptions {
   compiled: Compiled
@@ -26,50 +26,40 @@ export interface Campaign {
   hash: string
 }
 
-type RunJob = Job & { kind: 'run' }
-
 /** Few, so that the workers of a short campaign end together. */
 const SEEDS_AT_ONCE = 10
 const PROGRESS_EVERY_MS = 20_000
 
 /** Runs seeds on several processes. With `untilFailure` the result holds every failure below the highest seed tried. */
 export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
-  const { compiled, from, seeds, untilFailure } = options
-  const workers = options.workers ?? availableParallelism()
+  const { compiled, from, seeds, untilFailure, workers = availableParallelism(), onProgress } = options
   const startedAt = performance.now()
   const campaign: Campaign = { seeds: 0, seconds: 0, tally: emptyTally(), failures: [], hash: '' }
+  const end = from + seeds
   let next = from
   let combined = 0n
   let progressAt = startedAt
 
-  const isOver = (): boolean => next >= from + seeds || (untilFailure && campaign.failures.length > 0)
-
-  function take(): RunJob | null {
-    if (isOver()) return null
-    const to = Math.min(next + SEEDS_AT_ONCE, from + seeds)
-    const job: RunJob = { kind: 'run', from: next, to, untilFailure }
-    next = to
-    return job
-  }
-
-  function add(job: RunJob, report: Report): void {
-    campaign.seeds += report.hashes.length
-    addTally(campaign.tally, report.tally)
-    campaign.failures.push(...report.failures)
-    for (const [at, hash] of report.hashes.entries()) {
-      combined ^= BigInt.asUintN(64, BigInt(`0x${hash}`) * BigInt(2 * (job.from + at) + 1))
-    }
-    if (performance.now() - progressAt < PROGRESS_EVERY_MS) return
-    progressAt = performance.now()
-    options.onProgress?.(campaign)
+  function add({ seed, hash, tally, violation }: SimulationResult): void {
+    campaign.seeds += 1
+    addTally(campaign.tally, tally)
+    if (violation !== null) campaign.failures.push({ seed, violation })
+    combined ^= BigInt.asUintN(64, BigInt(`0x${hash}`) * BigInt(2 * seed + 1))
   }
 
   async function runWorker(): Promise<void> {
-    let job = take()
-    if (job === null) return
-    const worker = startWorker<Report>(compiled)
+    if (next >= end) return
+    const worker = startWorker(compiled)
     try {
-      for (; job !== null; job = take()) add(job, await worker.ask(job))
+      while (next < end && !(untilFailure && campaign.failures.length > 0)) {
+        const to = Math.min(next + SEEDS_AT_ONCE, end)
+        const job: Job = { kind: 'run', from: next, to, untilFailure }
+        next = to
+        for (const result of await worker.ask(job)) add(result)
+        if (performance.now() - progressAt < PROGRESS_EVERY_MS) continue
+        progressAt = performance.now()
+        onProgress?.(campaign)
+      }
     } finally {
       worker.stop()
     }
@@ -83,27 +73,27 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
 }
 
 /** One history to be read, or the smallest failing one of a seed. */
-export async function readHistory(compiled: Compiled, job: Exclude<Job, RunJob>): Promise<SimulationResult> {
-  const worker = startWorker<SimulationResult>(compiled)
+export async function readHistory(compiled: Compiled, job: Job): Promise<SimulationResult> {
+  const worker = startWorker(compiled)
   try {
-    return await worker.ask(job)
+    return (await worker.ask(job))[0]!
   } finally {
     worker.stop()
   }
 }
 
-function startWorker<Result>(compiled: Compiled) {
-  const child = fork(compiled.worker, {
+function startWorker({ worker }: Compiled) {
+  const child = fork(worker, {
     execArgv: ['--max-semi-space-size=32'],
     // With maps.
     serialization: 'advanced',
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
   return {
-    ask: (job: Job): Promise<Result> =>
+    ask: (job: Job): Promise<SimulationResult[]> =>
       new Promise((resolve, reject) => {
         child.removeAllListeners()
-        child.on('message', resolve as (result: unknown) => void)
+        child.on('message', resolve as (results: unknown) => void)
         child.on('exit', (code) => reject(new Error(`a worker ended with ${code}`)))
         child.on('error', reject)
         child.send(job)

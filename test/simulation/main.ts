@@ -36,7 +36,7 @@ if (values.help) console.log(USAGE)
 else if (values.mutations) process.exitCode = (await tryMutations(MUTATIONS, seeds ?? undefined)) ? 0 : 1
 else {
   const { mutation } = values
-  const compiled = compileWorker(mutation === undefined ? [] : [findMutation(mutation)])
+  const compiled = await compileWorker(mutation === undefined ? null : findMutation(mutation))
   try {
     process.exitCode =
       values.seed === undefined ? await search(compiled) : await replay(compiled, Number(values.seed))

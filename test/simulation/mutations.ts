@@ -238,7 +238,7 @@ export async function tryMutations(mutations: readonly Mutation[], seeds = SEEDS
   console.log('| mutation | found by seed | rule |\n|---|--:|---|')
   for (const mutation of mutations) {
     const { name, what } = mutation
-    const compiled = compileWorker([mutation])
+    const compiled = await compileWorker(mutation)
     try {
       const { failures } = await runCampaign({ compiled, from: 1, seeds, untilFailure: true })
       const [first] = failures

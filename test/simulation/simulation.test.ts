@@ -1,6 +1,6 @@
 import t from 'tap'
 import { readHistory, runCampaign } from './campaign.ts'
-import { checkReplacement, compileWorker } from './compile.ts'
+import { compileWorker, replaced } from './compile.ts'
 import { FAULT_KINDS, type Fault, PROTOCOL_STEPS } from './faults.ts'
 import { findMutation, MUTATIONS } from './mutations.ts'
 import { simulate } from './simulate.ts'
@@ -8,7 +8,7 @@ import { simulate } from './simulate.ts'
 const FIXED_SEEDS = 60
 
 t.test('fixed seeds keep every rule while every kind of fault occurs', async (t) => {
-  const compiled = compileWorker()
+  const compiled = await compileWorker()
   t.teardown(compiled.remove)
   // In one process: each further one compiles all of it again, while other tests need the processor.
   const options = { compiled, from: 1, seeds: FIXED_SEEDS, untilFailure: false, workers: 1 }
@@ -41,7 +41,7 @@ t.test('an aimed fault occurs at its step of the protocol', async (t) => {
 
 t.test('a bug in the code is found, and its history is reduced to the relevant faults', async (t) => {
   // One that the first seeds find, since reducing a history runs it many times.
-  const compiled = compileWorker([findMutation('cache-never-asks')])
+  const compiled = await compileWorker(findMutation('cache-never-asks'))
   t.teardown(compiled.remove)
   const { failures } = await runCampaign({ compiled, from: 1, seeds: 60, untilFailure: true, workers: 1 })
   const [first] = failures
@@ -58,11 +58,11 @@ t.test('a bug in the code is found, and its history is reduced to the relevant f
 })
 
 t.test('every mutation applies to the code as it is', async (t) => {
-  for (const mutation of MUTATIONS) t.doesNotThrow(() => checkReplacement(mutation), mutation.name)
+  for (const mutation of MUTATIONS) t.doesNotThrow(() => replaced(mutation), mutation.name)
 })
 
 t.test('a mutation whose text is not in the code is an error', async (t) => {
-  const missing = [{ file: 'src/tokens/refresh.ts', find: 'no such text', put: '' }]
-  t.throws(() => compileWorker(missing), /must occur once/)
-  t.throws(() => compileWorker([{ file: 'src/main.ts', find: '', put: '' }]), /no simulated code/)
+  const missing = { file: 'src/tokens/refresh.ts', find: 'no such text', put: '' }
+  await t.rejects(compileWorker(missing), /must occur once/)
+  await t.rejects(compileWorker({ file: 'src/main.ts', find: 'parseConfig }', put: '' }), /no simulated code/)
 })

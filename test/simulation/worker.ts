@@ -1,16 +1,7 @@
 import { drawFaults } from './faults.ts'
-import type { Violation } from './invariants.ts'
 import { drawSettings } from './settings.ts'
 import { shrink } from './shrink.ts'
-import { addTally, emptyTally, type SimulationResult, simulate, type Tally } from './simulate.ts'
-
-/** What a worker process found for the seeds that it was given. */
-export interface Report {
-  readonly tally: Tally
-  readonly failures: readonly { seed: number; violation: Violation }[]
-  /** Of each seed, in order. */
-  readonly hashes: readonly string[]
-}
+import { type SimulationResult, simulate } from './simulate.ts'
 
 /** What a worker process is asked for. */
 export type Job =
@@ -21,39 +12,32 @@ export type Job =
   /** The same for a seed that fails, with the faults that matter. */
   | { kind: 'shrink'; seed: number }
 
-async function work(job: Job): Promise<Report | SimulationResult> {
+async function work(job: Job): Promise<SimulationResult[]> {
   switch (job.kind) {
-    case 'run':
-      return await run(job)
+    case 'run': {
+      const results: SimulationResult[] = []
+      for (let seed = job.from; seed < job.to; seed += 1) {
+        const result = await simulate(seed)
+        results.push(result)
+        if (result.violation !== null && job.untilFailure) break
+      }
+      return results
+    }
     case 'replay': {
       const all = drawFaults(job.seed, drawSettings(job.seed))
-      const faults = job.faults === null ? all : all.filter(({ id }) => job.faults!.includes(id))
-      return await simulate(job.seed, { trace: true, faults })
+      const faults = all.filter(({ id }) => job.faults?.includes(id) ?? true)
+      return [await simulate(job.seed, { trace: true, faults })]
     }
     case 'shrink':
-      return await shrink(await simulate(job.seed))
+      return [await shrink(await simulate(job.seed))]
   }
-}
-
-async function run({ from, to, untilFailure }: Job & { kind: 'run' }): Promise<Report> {
-  const tally = emptyTally()
-  const failures: { seed: number; violation: Violation }[] = []
-  const hashes: string[] = []
-  for (let seed = from; seed < to; seed += 1) {
-    const { hash, violation, tally: ofSeed } = await simulate(seed)
-    hashes.push(hash)
-    addTally(tally, ofSeed)
-    if (violation !== null) failures.push({ seed, violation })
-    if (violation !== null && untilFailure) break
-  }
-  return { tally, failures, hashes }
 }
 
 process.on('message', (job: Job) => {
   // Most errors are made for their type alone, and stacks are slow.
   Error.stackTraceLimit = job.kind === 'run' ? 0 : 10
   work(job).then(
-    (report) => process.send!(report),
+    (results) => process.send!(results),
     (error: unknown) => {
       console.error(JSON.stringify(job), error)
       process.exit(1)
