@@ -3,15 +3,7 @@ import { createLog } from '../../src/log.ts'
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import { createApplicationToken } from '../../src/tokens/application-token.ts'
-
-const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
-const DOWN: TokenOutcome = {
-  kind: 'unavailable',
-  reason: 'the answer was 503',
-  retryAfterSeconds: null,
-  timedOut: false,
-  ofThisGrant: false,
-}
+import { TIMING, UNAVAILABLE } from './virtual-replicas.ts'
 
 /** A token endpoint and a clock that the test controls. */
 function arrange() {
@@ -110,7 +102,7 @@ t.test(
     t.equal(await second, 'token-2')
     t.equal(await word(token.obtain()), 'token-2', 'although the next one is requested')
     t.equal(await waiting(), 1)
-    await answer(DOWN)
+    await answer(UNAVAILABLE)
     await new Promise(setImmediate)
     pass(1_000)
     const third = word(token.obtain())
@@ -124,7 +116,7 @@ t.test('while the token endpoint fails it receives one request at a time, by its
     const { token, answer, waiting, pass } = arrange()
     for (let failure = 0; failure < 3; failure += 1) {
       const asked = token.obtain()
-      await answer({ ...DOWN, retryAfterSeconds })
+      await answer({ ...UNAVAILABLE, retryAfterSeconds })
       const ms = retryAfterSeconds === null ? Number : 30_000
       t.match(await asked, { kind: 'wait', why: 'unavailable', ms })
     }
@@ -158,17 +150,17 @@ t.test('a refused token is replaced once for all its holders, and at most once a
 
 t.test('a refused token is not used again: its replacement may fail, or expire at once', async (t) => {
   for (const [outcome, passMs] of [
-    [DOWN, 0],
+    [UNAVAILABLE, 0],
     [10, 10_000],
   ] as const) {
     const { token, answer, pass, serial } = await holding()
     const newer = word(token.requestNewer(serial))
     await answer(outcome)
-    t.equal(await newer, outcome === DOWN ? 'wait' : 'token-2')
+    t.equal(await newer, outcome === UNAVAILABLE ? 'wait' : 'token-2')
     pass(passMs)
-    const next = word(outcome === DOWN ? token.obtain() : token.requestNewer(serial + 1))
+    const next = word(outcome === UNAVAILABLE ? token.obtain() : token.requestNewer(serial + 1))
     await answer(3_600)
-    t.equal(await next, outcome === DOWN ? 'token-2' : 'token-3')
+    t.equal(await next, outcome === UNAVAILABLE ? 'token-2' : 'token-3')
   }
 })
 
@@ -182,7 +174,7 @@ for (const hours of [1, -1]) {
     pass(600_000)
     for (let failure = 0; failure < 3; failure += 1) {
       const asked = word(token.obtain())
-      await answer(DOWN)
+      await answer(UNAVAILABLE)
       t.equal(await asked, 'wait')
     }
     step(-hours * 3_600_000)

@@ -1,10 +1,7 @@
 import t from 'tap'
-import { createLog } from '../../src/log.ts'
-import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { createQueueRepair } from '../../src/tokens/queue-repair.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { newKey } from '../store/stores.ts'
 import { createVirtualReplicas, type VirtualReplicas } from './virtual-replicas.ts'
-import { installVirtualTime } from './virtual-time.ts'
 
 const MINUTE = 60_000
 const HOUR_SECONDS = 3_600
@@ -70,65 +67,38 @@ t.test('a store failure ends the scan, and the next one follows soon', async (t)
   t.match(await setup.request(replica, key!), { kind: 'token' })
 })
 
-/** A store with the given number of batches, and a clock that only the test moves. */
-function makeScan(t: Parameters<typeof installVirtualTime>[0]) {
-  const time = installVirtualTime(t)
+t.test('a scan pauses between batches, spreads what it restores, and ends at once by a stop', async (t) => {
+  const { time, shared, addReplica } = createVirtualReplicas(t)
   const batchesAt: number[] = []
-  const put: { key: RecordKey; inMs: number }[] = []
-  let left = false
-  const store: Pick<SessionStore, 'claimNonce' | 'keys' | 'scheduleMissing'> = {
-    claimNonce: async () => true,
-    async *keys() {
-      try {
-        for (;;) {
-          batchesAt.push(time.now())
-          yield [newKey(), newKey()]
-        }
-      } finally {
-        left = true
+  const waits: number[] = []
+  let isOver = false
+  shared.keys = async function* () {
+    try {
+      for (;;) {
+        batchesAt.push(time.now())
+        yield [newKey(), newKey()]
       }
-    },
-    async scheduleMissing(entries) {
-      put.push(...entries)
-      return 0
-    },
+    } finally {
+      isOver = true
+    }
   }
-  const scan = createQueueRepair({
-    store,
-    everyMs: 1_000,
-    pauseMs: 100,
-    monotonic: time.now,
-    random: Math.random,
-    log: createLog('silent'),
-  })
-  return { time, scan, batchesAt, put, hasLeft: () => left }
-}
-
-t.test('a scan pauses between two batches and spreads the restored entries over time', async (t) => {
-  const { time, scan, batchesAt, put } = makeScan(t)
-  scan.start()
+  shared.scheduleMissing = async (entries) => {
+    waits.push(...entries.map(({ inMs }) => inMs))
+    return 0
+  }
+  await addReplica().tokens.stop()
+  t.equal(time.waiting(), 1, 'a stop before the first scan leaves the timer of the store alone')
+  const replica = addReplica()
+  while (batchesAt.length === 0) await time.advance(1_000)
   await time.advance(6_000)
-  t.ok(batchesAt.length >= 49 && batchesAt.length <= 61, `${batchesAt.length} batches in six seconds`)
+  t.ok(batchesAt.length >= 55 && batchesAt.length <= 71, `${batchesAt.length} batches in six seconds`)
   t.ok(batchesAt.slice(1).every((at, i) => at - batchesAt[i]! >= 100))
-  const waits = put.map(({ inMs }) => inMs)
   t.ok(Math.min(...waits) >= 0 && Math.max(...waits) <= 10_000)
   t.ok(Math.max(...waits) - Math.min(...waits) > 5_000)
-  await scan.stop()
-})
-
-t.test('a stop ends a scan at once, before it begins or during it, and leaves no timer', async (t) => {
-  const { time, scan, batchesAt, hasLeft } = makeScan(t)
-  scan.start()
-  await scan.stop()
-  t.equal(time.waiting(), 0)
-  scan.start()
-  await time.advance(3_050)
   const { length } = batchesAt
-  t.ok(length > 0)
-  await scan.stop()
-  t.ok(hasLeft(), 'the iteration over the keys has ended as well')
-  await scan.stop()
+  await replica.tokens.stop()
+  t.ok(isOver, 'the iteration over the keys has ended as well')
   await time.advance(60_000)
   t.equal(batchesAt.length, length)
-  t.equal(time.waiting(), 0)
+  t.equal(time.waiting(), 1)
 })

@@ -3,11 +3,11 @@ import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import type { BeginRefreshResult } from '../../src/store/store.ts'
 import { dueAt, judge, leaseMs, mayPresent, neededAt, resetAfterMs } from '../../src/tokens/rules.ts'
+import { TIMING, UNAVAILABLE } from './virtual-replicas.ts'
 
 const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
 const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }
 const ALWAYS = { expiresAt: 1_000, lifeSeconds: 0 }
-const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
 
 t.test('when a session is due, and how long a lease and a presentation last', async (t) => {
   const rows: [string, number, number][] = [
@@ -97,15 +97,8 @@ const TOKENS = {
 const GRANTED: TokenOutcome = { kind: 'granted', tokens: TOKENS }
 const REFUSED: TokenOutcome = { kind: 'refused', reason: 'invalid_grant' }
 const DOUBT: TokenOutcome = { kind: 'in_doubt', reason: '', timedOut: true }
-const NO = {
-  kind: 'unavailable',
-  reason: '',
-  retryAfterSeconds: null,
-  timedOut: false,
-  ofThisGrant: false,
-} as const
-const UNSENT: TokenOutcome = { ...NO, timedOut: true }
-const OF_THIS_GRANT: TokenOutcome = { ...NO, ofThisGrant: true }
+const UNSENT: TokenOutcome = { ...UNAVAILABLE, timedOut: true }
+const OF_THIS_GRANT: TokenOutcome = { ...UNAVAILABLE, ofThisGrant: true }
 const NO_RESPONSE = null
 
 /** Of a first presentation whose access token has expired. */
@@ -139,9 +132,16 @@ t.test('what follows from one presentation', async (t) => {
       true,
     ],
     ['refused, overtaken', REFUSED, { overtaken: true }, nothing, changed, null],
-    ['unavailable', NO, {}, released(null, 1_000), wait(1_000), false],
-    ['unavailable, a doubt before', NO, { doubts: 1 }, released(2, 1_000), wait(1_000), false],
-    ['unavailable, the token is valid', NO, { leftMs: 40_000 }, released(null, 7_500), wait(7_500), false],
+    ['unavailable', UNAVAILABLE, {}, released(null, 1_000), wait(1_000), false],
+    ['unavailable, a doubt before', UNAVAILABLE, { doubts: 1 }, released(2, 1_000), wait(1_000), false],
+    [
+      'unavailable, the token is valid',
+      UNAVAILABLE,
+      { leftMs: 40_000 },
+      released(null, 7_500),
+      wait(7_500),
+      false,
+    ],
     ['unavailable to this grant alone', OF_THIS_GRANT, {}, released(null, 2_000), wait(2_000), true],
     ['not sent in time', UNSENT, {}, released(null, 1_000), wait(1_000), false],
     ['not sent in time, stalled', UNSENT, { stalled: true }, released(null, 0), changed, null],
@@ -162,7 +162,7 @@ t.test('what follows from one presentation', async (t) => {
     t.match(judge(outcome, { ...FACTS, ...facts }), { write, callers, works }, name)
 })
 
-function backOff(leftMs: number, outcome: TokenOutcome = NO, random = 0.5): number {
+function backOff(leftMs: number, outcome: TokenOutcome = UNAVAILABLE, random = 0.5): number {
   const { write } = judge(outcome, { ...FACTS, leftMs, random })
   return write.kind === 'release' ? write.retryInMs : Number.NaN
 }
@@ -171,14 +171,14 @@ t.test(
   'the back-off is long while the access token is valid, and one to two seconds after expiry',
   async (t) => {
     t.ok(backOff(3_000_000) <= 60_000)
-    t.ok(backOff(3_000_000, NO, 0) >= 45_000)
+    t.ok(backOff(3_000_000, UNAVAILABLE, 0) >= 45_000)
     t.ok(backOff(40_000) <= 10_000)
     t.ok(backOff(2_000) <= 1_000 && backOff(2_000) >= 500, 'never past the expiry')
-    t.equal(backOff(0, NO, 0), 1_000)
-    t.ok(backOff(-100_000, NO, 0.999) < 2_000)
+    t.equal(backOff(0, UNAVAILABLE, 0), 1_000)
+    t.ok(backOff(-100_000, UNAVAILABLE, 0.999) < 2_000)
     t.equal(backOff(0, OF_THIS_GRANT, 0), 2_000, 'a failure of this grant only is retried half as often')
     t.ok(backOff(0, OF_THIS_GRANT, 0.999) < 4_000, 'and recovery is detected within five seconds')
-    const later = { ...NO, retryAfterSeconds: 60 }
+    const later = { ...UNAVAILABLE, retryAfterSeconds: 60 }
     for (const leftMs of [-1, 3_000_000])
       t.equal(backOff(leftMs, later), 60_000, 'a Retry-After is a lower bound')
   },

@@ -14,7 +14,7 @@ import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens, type Tokens } from '../../src/tokens/tokens.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { elapsed } from '../helpers/wait.ts'
-import { installVirtualTime, type VirtualTime } from './virtual-time.ts'
+import { installVirtualTime } from './virtual-time.ts'
 
 export const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
 export const TIMEOUT_MS = 10_000
@@ -31,7 +31,8 @@ export type Behaviour =
   /** No readable response. `rotates`: the server has used up the refresh token. */
   | { kind: 'in_doubt'; ms?: number; rotates: boolean }
 
-const NO = {
+/** The token endpoint did nothing. */
+export const UNAVAILABLE = {
   kind: 'unavailable',
   reason: 'no',
   retryAfterSeconds: null,
@@ -64,35 +65,7 @@ export interface Replica {
   alive: boolean
 }
 
-/** The fleet of a test, and the controls for its faults. */
-export interface VirtualReplicas {
-  readonly time: VirtualTime
-  /** Error of the wall clocks of the replicas and of the store, in milliseconds. */
-  readonly steps: { wall: number; store: number }
-  /** The store behind all replicas, without faults. */
-  readonly shared: SessionStore
-  /** Oldest first. */
-  readonly presentations: Presentation[]
-  /** Refresh tokens that were revoked. */
-  readonly revoked: Set<string>
-  readonly replicas: Replica[]
-  /** Starts one more replica. */
-  addReplica(random?: () => number, secrets?: string[]): Replica
-  /** Creates a session with fresh tokens. `name` determines its key and its token family. */
-  addSession(replica: Replica, name: number, lifeSeconds?: number): Promise<RecordKey>
-  /** The result of one request of this session. `refusedGen`: the resource server refused the tokens of it. */
-  request(
-    replica: Replica,
-    key: RecordKey,
-    refusedGen?: number,
-  ): Promise<Access | { kind: 'store_unavailable' }>
-  /** Sets the behaviour of the authorization server, for all presentations or for each. */
-  behave(how: Behaviour | (() => Behaviour)): void
-  /** Begins or ends an outage of the store. */
-  storeDown(down: boolean): void
-  /** Ends the process of a replica without a stop. */
-  crash(replica: Replica): void
-}
+export type VirtualReplicas = ReturnType<typeof createVirtualReplicas>
 
 const LIMITS = {
   idleMs: 3_600_000,
@@ -106,13 +79,16 @@ const LIMITS = {
  * A fleet on virtual time: replicas with the real sessions and tokens over one memory store, and an authorization
  * server that rotates refresh tokens and revokes their family at reuse.
  */
-export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS> = {}): VirtualReplicas {
-  const time: VirtualTime = installVirtualTime(t)
+export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS> = {}) {
+  const time = installVirtualTime(t)
+  /** Error of the wall clocks of the replicas and of the store, in milliseconds. */
   const steps = { wall: 0, store: 0 }
   const clock = { wall: () => time.now() + steps.wall, monotonic: time.clock.monotonic }
   const { idleMs, maxMs, concurrency, timeoutMs, shutdownMs } = { ...LIMITS, ...limits }
-  const shared = createMemoryStore({ now: () => time.now() + steps.store, idleMs })
+  /** The store behind all replicas, without faults. */
+  const shared: SessionStore = createMemoryStore({ now: () => time.now() + steps.store, idleMs })
   t.teardown(() => shared.close())
+  /** Oldest first. */
   const presentations: Presentation[] = []
   const revoked = new Set<string>()
   const families = new Map<string, { family: number; expiresAt: number; used: boolean }>()
@@ -143,7 +119,11 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     const known = families.get(presented.token)!
     switch (behaviour.kind) {
       case 'unavailable':
-        return { ...NO, timedOut: behaviour.timedOut === true, ofThisGrant: behaviour.ofThisGrant === true }
+        return {
+          ...UNAVAILABLE,
+          timedOut: behaviour.timedOut === true,
+          ofThisGrant: behaviour.ofThisGrant === true,
+        }
       case 'refused':
         endedFamilies.add(known.family)
         return { kind: 'refused', reason: 'invalid_grant' }
@@ -168,7 +148,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   function serverFor(replica: () => Replica): Pick<AuthorizationServer, 'refresh' | 'revoke'> {
     return {
       async refresh(refreshToken, { sendBefore, signal }) {
-        if (clock.monotonic() >= sendBefore) return { ...NO, timedOut: true }
+        if (clock.monotonic() >= sendBefore) return { ...UNAVAILABLE, timedOut: true }
         const token = refreshToken.reveal()
         const { family, expiresAt } = families.get(token)!
         const by = replica().id
@@ -278,13 +258,19 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     revoked,
     replicas,
     addReplica,
-    async addSession(replica, name, lifeSeconds = LIFE_SECONDS) {
+    /** Creates a session with fresh tokens. `name` determines its key and its token family. */
+    async addSession(replica: Replica, name: number, lifeSeconds = LIFE_SECONDS): Promise<RecordKey> {
       const key = createHash('sha256').update(`session ${name}`).digest('hex')
       await replica.sessions.create(key, issue(name, lifeSeconds), 'code')
       await replica.store.confirm(key)
       return key
     },
-    async request(replica, key, refusedGen) {
+    /** The result of one request of this session. `refusedGen`: the resource server refused the tokens of it. */
+    async request(
+      replica: Replica,
+      key: RecordKey,
+      refusedGen?: number,
+    ): Promise<Access | { kind: 'store_unavailable' }> {
       try {
         const found = await replica.sessions.find(key)
         if (found.kind === 'ended') return found
@@ -295,16 +281,19 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
         throw error
       }
     },
-    behave(how) {
+    /** Sets the behaviour of the authorization server, for all presentations or for each. */
+    behave(how: Behaviour | (() => Behaviour)) {
       behave = typeof how === 'function' ? how : () => how
     },
-    storeDown(down) {
+    /** Begins or ends an outage of the store. */
+    storeDown(down: boolean) {
       if (storeIsDown === down) return
       storeIsDown = down
       storeTurnedAt = time.now()
       for (const listener of incidentListeners) listener()
     },
-    crash(replica) {
+    /** Ends the process of a replica without a stop. */
+    crash(replica: Replica) {
       replica.alive = false
       // A dead process has no timers.
       void replica.tokens.stop()
