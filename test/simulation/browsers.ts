@@ -46,59 +46,41 @@ export class Browser {
   #act(): void {
     const random = this.#random
     const replica = this.#deployment.anyReplica(random)
-    if (replica === null) {
-      this.#later(TRY_AGAIN_MS)
-      return
-    }
-    if (this.session === null) {
-      this.#signIn(replica)
-      return
-    }
+    if (replica === null) return void this.#later(TRY_AGAIN_MS)
+    if (this.session === null) return void this.#signIn(replica)
+    const think = (): void => this.#think()
     // A sign-out is most dangerous while something is wrong.
-    const signsOut =
-      this.#deployment.clock.now < this.#deployment.checker.disturbedUntil && random.chance(0.1)
-    if (signsOut) {
-      this.signOut(replica, () => this.#think())
-      return
-    }
-    const action = random.weighted({ call: 60, burst: 12, poll: 12, leave: 6, 'sign-out': 5, 'sign-in': 3 })
-    switch (action) {
+    const { clock, checker } = this.#deployment
+    if (clock.now < checker.disturbedUntil && random.chance(0.1)) return void this.signOut(replica, think)
+    switch (random.weighted({ call: 60, burst: 12, poll: 12, leave: 6, 'sign-out': 5, 'sign-in': 3 })) {
       case 'call':
-        this.call(replica, () => this.#think())
-        return
+        return void this.call(replica, think)
       case 'burst': {
         let left = 2 + random.int(3)
         const done = (): void => {
           left -= 1
-          if (left === 0) this.#think()
+          if (left === 0) think()
         }
-        const count = left
-        for (let calls = 0; calls < count; calls += 1)
+        for (let calls = left; calls > 0; calls -= 1)
           this.call(this.#deployment.anyReplica(random) ?? replica, done)
         return
       }
       case 'poll':
-        this.#poll(replica)
-        return
+        return void this.#poll(replica)
       case 'leave':
-        this.#later(random.between(5_000, 90_000))
-        return
+        return void this.#later(random.between(5_000, 90_000))
       case 'sign-out':
-        this.signOut(replica, () => this.#think())
-        return
+        return void this.signOut(replica, think)
       case 'sign-in':
-        this.#signIn(replica)
-        return
+        return void this.#signIn(replica)
     }
   }
 
   #send(
     replica: Replica,
     request: Omit<BrowserRequest, 'cookies'>,
-    {
-      seen,
-      done,
-    }: { seen: (response: BrowserResponse) => void; done: (response: BrowserResponse | null) => void },
+    seen: (response: BrowserResponse) => void,
+    done: (response: BrowserResponse | null) => void,
   ): void {
     this.#waiting += 1
     const whole = { ...request, cookies: new Map(this.#cookies) }
@@ -110,6 +92,10 @@ export class Browser {
         done(response)
       },
     })
+  }
+
+  #keepCookies(response: BrowserResponse | null): void {
+    for (const [name, value] of response?.setCookies ?? []) this.#cookies.set(name, value)
   }
 
   call(replica: Replica, done: (response: BrowserResponse | null) => void): void {
@@ -135,7 +121,7 @@ export class Browser {
       if (response?.status === 401 && this.session === session) this.session = null
       done(response)
     }
-    this.#send(replica, { kind: 'call' }, { seen, done: received })
+    this.#send(replica, { kind: 'call' }, seen, received)
   }
 
   #poll(replica: Replica): void {
@@ -145,11 +131,11 @@ export class Browser {
         this.#deployment.checker.refused(session, replica, 'poll')
     }
     const done = (response: BrowserResponse | null): void => {
-      for (const [name, value] of response?.setCookies ?? []) this.#cookies.set(name, value)
+      this.#keepCookies(response)
       if (response?.authenticated === false && this.session === session) this.session = null
       this.#think()
     }
-    this.#send(replica, { kind: 'session' }, { seen, done })
+    this.#send(replica, { kind: 'session' }, seen, done)
   }
 
   /** Signs out. `probed`: a replica that is then called with the cookies of the ended session. */
@@ -170,7 +156,7 @@ export class Browser {
       }
       done()
     }
-    this.#send(replica, { kind: 'logout' }, { seen, done: received })
+    this.#send(replica, { kind: 'logout' }, seen, received)
   }
 
   /** Calls with the cookies of a session that has ended, which must be refused. `probed` receives most of them. */
@@ -212,28 +198,23 @@ export class Browser {
       },
       onKey: (key: string) => {
         session = checker.begin({ key, user: this.user, family, refreshable })
-        if (before !== null && before.state === 'alive') before.state = 'unknown'
+        if (before?.state === 'alive') before.state = 'unknown'
       },
     }
     const seen = (response: BrowserResponse): void => {
       if (session === null) return
       session.state = response.status === 303 ? 'alive' : 'unknown'
-      if (
-        response.status !== 303 &&
-        before !== null &&
-        before.state === 'unknown' &&
-        before.deletedAt === null
-      )
+      if (response.status !== 303 && before?.state === 'unknown' && before.deletedAt === null)
         before.state = 'alive'
     }
     const done = (response: BrowserResponse | null): void => {
       if (response?.status === 303) {
-        for (const [name, value] of response.setCookies) this.#cookies.set(name, value)
+        this.#keepCookies(response)
         this.session = session
       } else if (session !== null) (session as Session).state = 'unknown'
       this.#think()
     }
-    this.#send(replica, request, { seen, done })
+    this.#send(replica, request, seen, done)
   }
 
   /** The user takes the consent back at the authorization server. */

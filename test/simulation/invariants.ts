@@ -45,9 +45,8 @@ export interface Session {
   readonly beganAt: number
   /** `unknown`: its sign-in had no response, or a sign-out did not. */
   state: 'starting' | 'alive' | 'unknown' | 'ended'
-  /** When its record was deleted, and why. */
+  /** When its record was deleted. */
   deletedAt: number | null
-  deletedReason: string
   /** A failover has brought the record back, or lost newer tokens. */
   rolledBack: boolean
   /** Replicas that reported its end, and when. */
@@ -99,8 +98,8 @@ export class InvariantChecker {
   readonly #disruptions: number[] = []
   /** Masters that promotions have replaced. */
   readonly superseded = new Set<RedisServer>()
-  readonly #byFamily = new Map<Family, Session>()
-  readonly #byFamilyId = new Map<number, Session>()
+  /** By the id of the family. */
+  readonly #byFamily = new Map<number, Session>()
   readonly #open = new Set<Presentation>()
   /** Presentations whose new tokens are perhaps in no master. */
   readonly #granted = new Map<Family, Presentation>()
@@ -148,7 +147,6 @@ export class InvariantChecker {
       beganAt: this.#clock.now,
       state: 'starting',
       deletedAt: null,
-      deletedReason: '',
       rolledBack: false,
       endedAt: new Map(),
       userRevoked: false,
@@ -162,8 +160,7 @@ export class InvariantChecker {
       served: new Map(),
     }
     this.sessions.set(key, session)
-    this.#byFamily.set(family, session)
-    this.#byFamilyId.set(family.id, session)
+    this.#byFamily.set(family.id, session)
     return session
   }
 
@@ -184,7 +181,7 @@ export class InvariantChecker {
   // Token requests.
 
   presented(token: RefreshToken, by: Replica): Presentation {
-    const session = this.#byFamily.get(token.family)
+    const session = this.#byFamily.get(token.family.id)
     this.presentations += 1
     if (token.family.rotates && session !== undefined) this.#checkPresentation(token, by, session)
     const presentation: Presentation = {
@@ -205,31 +202,13 @@ export class InvariantChecker {
     const { now } = this.#clock
     let doubts = 0
     for (const earlier of token.presentations) {
-      if (earlier.state === 'open') {
+      const { state, outcome, issued } = earlier
+      if (state === 'open' || outcome === 'granted') {
         const excuse = this.#excuse(earlier, session)
-        if (excuse !== null) this.#addCause(session, excuse)
-        else {
-          const age = Math.round(now - earlier.sentAt)
-          this.violated(
-            'a refresh token is presented while an earlier presentation may still get a response',
-            `${token.text} by ${by.name}, ${age} ms after ${earlier.by.name}`,
-          )
-          return
-        }
-        doubts += 1
-      } else if (earlier.state === 'closed' || earlier.outcome === 'in_doubt') doubts += 1
-      else if (earlier.outcome !== 'granted') doubts += earlier.issued > 0 ? 1 : 0
-      else {
-        const excuse = this.#excuse(earlier, session)
-        if (excuse !== null) this.#addCause(session, excuse)
-        else {
-          this.violated(
-            'a refresh token is presented although its successor was received',
-            `${token.text} by ${by.name}, received by ${earlier.by.name} ${Math.round(now - earlier.overAt)} ms ago`,
-          )
-          return
-        }
+        if (excuse === null) return void this.#presentedTwice(token, by, earlier)
+        this.#addCause(session, excuse)
       }
+      if (state !== 'finished' || outcome === 'in_doubt' || (outcome !== 'granted' && issued > 0)) doubts += 1
     }
     if (doubts === 0 || session.refusedSerial >= token.serial) return
     // By the clock of the process or by the age that the store knows: either may be wrong.
@@ -245,6 +224,20 @@ export class InvariantChecker {
       'a refresh token in doubt is presented too early',
       `${token.text} by ${by.name}, ${Math.round(leftMs)} ms before it may be, doubts: ${doubts}`,
     )
+  }
+
+  #presentedTwice(token: RefreshToken, by: Replica, earlier: Presentation): void {
+    const ageMs = (since: number): number => Math.round(this.#clock.now - since)
+    if (earlier.state === 'open')
+      this.violated(
+        'a refresh token is presented while an earlier presentation may still get a response',
+        `${token.text} by ${by.name}, ${ageMs(earlier.sentAt)} ms after ${earlier.by.name}`,
+      )
+    else
+      this.violated(
+        'a refresh token is presented although its successor was received',
+        `${token.text} by ${by.name}, received by ${earlier.by.name} ${ageMs(earlier.overAt)} ms ago`,
+      )
   }
 
   /** Why a presentation that others cannot know of may be followed by another one; null for no reason. */
@@ -288,7 +281,7 @@ export class InvariantChecker {
 
   /** A request has reached the token endpoint. */
   delivered({ token, by, sentAt }: Presentation): void {
-    const session = this.#byFamily.get(token.family)
+    const session = this.#byFamily.get(token.family.id)
     if (session === undefined || !token.family.rotates || !by.alive) return
     const { storedAt, storedSerial } = session
     const { now } = this.#clock
@@ -309,7 +302,7 @@ export class InvariantChecker {
   reused({ state, token }: Presentation): void {
     // What was delivered before its connection was closed may be processed long after that.
     if (state === 'closed')
-      this.#addCause(this.#byFamily.get(token.family), 'request processed after its connection was closed')
+      this.#addCause(this.#byFamily.get(token.family.id), 'request processed after its connection was closed')
   }
 
   rotated(presentation: Presentation, serial: number): void {
@@ -337,7 +330,7 @@ export class InvariantChecker {
   }
 
   #unheard({ token, by }: Presentation): void {
-    const session = this.#byFamily.get(token.family)
+    const session = this.#byFamily.get(token.family.id)
     this.#addCause(
       session,
       by.alive ? 'response lost after rotation' : 'crash while a token request was under way',
@@ -347,7 +340,7 @@ export class InvariantChecker {
   revokedByClient(family: Family, by: Replica): void {
     family.revoked = true
     this.note('auth', `family ${family.id} is revoked by ${by.name}`)
-    const session = this.#byFamily.get(family)
+    const session = this.#byFamily.get(family.id)
     if (session === undefined || session.deletedAt !== null || session.state !== 'alive') return
     this.#checkBegun(session)
     if (session.causes.size > 0 || session.rolledBack || !this.lives(session)) return
@@ -374,7 +367,7 @@ export class InvariantChecker {
 
   #ofTokens({ tokens }: StoredRecord): Session | undefined {
     const at = tokens.indexOf('"a":"at-') + 8
-    return this.#byFamilyId.get(Number.parseInt(tokens.slice(at, tokens.indexOf('-', at)), 10))
+    return this.#byFamily.get(Number.parseInt(tokens.slice(at, tokens.indexOf('-', at)), 10))
   }
 
   deleted(server: RedisServer, key: RecordKey, reason: string): void {
@@ -389,7 +382,6 @@ export class InvariantChecker {
     }
     const lived = this.lives(session)
     session.deletedAt ??= now
-    session.deletedReason = reason
     if (!lived || session.state !== 'alive') return
     if (reason === 'refused' && this.#isGranted(session.family))
       this.violated(
@@ -462,7 +454,7 @@ export class InvariantChecker {
     for (const presentation of [...this.#open]) if (presentation.by === replica) this.closed(presentation)
     for (const [family, presentation] of this.#granted) {
       if (presentation.by !== replica) continue
-      const session = this.#byFamily.get(family)
+      const session = this.#byFamily.get(family.id)
       if (session === undefined || session.deletedAt !== null) continue
       const record = this.#recordOf(session.key)
       if (record === null || serialOf(record.tokens) >= presentation.issued) continue
@@ -475,7 +467,7 @@ export class InvariantChecker {
   /** Long after all faults: what a living process was granted is in the record of its session. */
   checkStored(): void {
     for (const [family, { by, issued, token, overAt }] of this.#granted) {
-      const session = this.#byFamily.get(family)
+      const session = this.#byFamily.get(family.id)
       if (session === undefined || !by.alive || !this.lives(session)) continue
       if (overAt > this.#clock.now - COMMAND_MS) continue
       const record = this.#recordOf(session.key)
@@ -487,7 +479,7 @@ export class InvariantChecker {
   // What browsers see.
 
   tokenRefused(token: AccessToken): void {
-    const session = this.#byFamily.get(token.family)
+    const session = this.#byFamily.get(token.family.id)
     if (session === undefined) return
     session.refusedSerial = Math.max(session.refusedSerial, token.serial)
     // One that had expired was refused rightly, and is no reason for 403.
@@ -506,7 +498,7 @@ export class InvariantChecker {
 
   /** A token leaves for the resource server, for a call that came to this process at `receivedAt`. */
   used(token: AccessToken, by: Replica, receivedAt: number): void {
-    const session = this.#byFamily.get(token.family)
+    const session = this.#byFamily.get(token.family.id)
     if (session === undefined) return
     const { now } = this.#clock
     const served = session.served.get(by)

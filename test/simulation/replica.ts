@@ -36,17 +36,30 @@ export interface BrowserRequest {
 
 export interface BrowserResponse {
   readonly status: number
-  readonly code: string | null
+  readonly code?: string
   /** Whose data the resource server sent. */
-  readonly user: number | null
+  readonly user?: number | null
   /** Of the session poll. */
-  readonly authenticated: boolean | null
-  readonly setCookies: ReadonlyMap<string, string>
-  readonly clearsCookies: boolean
+  readonly authenticated?: boolean
+  readonly setCookies?: ReadonlyMap<string, string>
+  readonly clearsCookies?: boolean
 }
 
 /** Errors that faults of the schedule explain. */
 const EXPECTED_ERRORS = new Set(['login.unsaved'])
+
+const OUTGOING = {
+  operation: 'GetFlux',
+  method: 'GET',
+  path: '/flux',
+  accept: 'application/json',
+  contentType: 'application/json',
+  body: Buffer.alloc(0),
+  jsonp: false,
+  wac: 'DEMO',
+  application: false,
+  targetId: '1',
+} as const
 
 /** One server process: the real code of sessions, tokens, cache and caller over simulated connections. */
 export class Replica implements Owner {
@@ -188,72 +201,40 @@ export class Replica implements Owner {
     this.#underWay += 1
     const id = `${this.name}-${this.#requests}`
     this.#receivedAt.set(id, this.#deployment.clock.now)
-    const finish = (response: Partial<BrowserResponse> & { status: number }): void => {
+    const failed = (error: unknown): BrowserResponse => {
+      if (error instanceof Problem) return { status: error.status, code: error.code }
+      this.#deployment.checker.violated('a request fails in a way that is not a problem', String(error))
+      return { status: 500 }
+    }
+    const finish = (response: BrowserResponse): void => {
       this.#receivedAt.delete(id)
       this.#underWay -= 1
       if (this.#underWay === 0) this.#whenIdle?.()
-      const { status, code = null, user = null, authenticated = null, clearsCookies = false } = response
-      respond({
-        status,
-        code,
-        user,
-        authenticated,
-        clearsCookies,
-        setCookies: response.setCookies ?? new Map(),
-      })
+      respond(response)
     }
-    const fail = (error: unknown): void => {
-      if (error instanceof Problem) {
-        finish({ status: error.status, code: error.code })
-        return
-      }
-      this.#deployment.checker.violated('a request fails in a way that is not a problem', String(error))
-      finish({ status: 500 })
-    }
+    void this.#respondTo(id, request).catch(failed).then(finish)
+  }
+
+  #respondTo(id: string, request: BrowserRequest): Promise<BrowserResponse> {
     switch (request.kind) {
       case 'call':
-        this.#call(id, request, { finish, fail })
-        return
+        return this.#call(id, request)
       case 'session':
-        return void this.#poll(request).then(finish, fail)
+        return this.#poll(request)
       case 'logout':
-        return void this.#signOut(request).then(finish, fail)
+        return this.#signOut(request)
       case 'sign-in':
-        return void this.#begin(request).then(finish, fail)
+        return this.#begin(request)
     }
   }
 
-  #call(
-    id: string,
-    { cookies }: BrowserRequest,
-    {
-      finish,
-      fail,
-    }: {
-      finish: (response: { status: number; user: number | null }) => void
-      fail: (error: unknown) => void
-    },
-  ): void {
-    const raw = { finish: (user: number | null) => finish({ status: 200, user }) }
-    const reply = { raw, send: fail }
-    const request = { id, headers: { cookie: headerOf(cookies) }, raw: {} }
-    const outgoing = {
-      operation: 'GetFlux',
-      method: 'GET',
-      path: '/flux',
-      accept: 'application/json',
-      contentType: 'application/json',
-      body: Buffer.alloc(0),
-      jsonp: false,
-      wac: 'DEMO',
-      application: false,
-      targetId: '1',
-    } as const
-    try {
-      this.#forward(request as never, reply as never, outgoing)
-    } catch (error) {
-      fail(error)
-    }
+  #call(id: string, { cookies }: BrowserRequest): Promise<BrowserResponse> {
+    return new Promise((resolve, reject) => {
+      const raw = { finish: (user: number | null) => resolve({ status: 200, user }) }
+      const reply = { raw, send: reject }
+      const request = { id, headers: { cookie: headerOf(cookies) }, raw: {} }
+      this.#forward(request as never, reply as never, OUTGOING)
+    })
   }
 
   /** The way to the resource server. */
@@ -281,12 +262,7 @@ export class Replica implements Owner {
 
   async #signOut({ cookies }: BrowserRequest) {
     const request = await this.#loaded(cookies)
-    const reply = {
-      clearCookie() {},
-      code: () => reply,
-      header: () => reply,
-      send: () => reply,
-    }
+    const reply = { clearCookie() {}, code: () => reply, header: () => reply, send: () => reply }
     await this.#logout(request as never, reply as never)
     return { status: 204, clearsCookies: true }
   }
