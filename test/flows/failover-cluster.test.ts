@@ -98,9 +98,7 @@ async function slotsInUse(cluster: RedisCluster): Promise<number[][]> {
   const names = (await Promise.all(cluster.nodes.map((node) => node.cli('keys', 'bff:*'))))
     .flatMap((lines) => lines.split('\n'))
     .filter((name) => name !== '')
-  const slots = new Set(
-    await Promise.all(names.map(async (name) => Number(await cluster.cli('cluster', 'keyslot', name)))),
-  )
+  const slots = new Set(await Promise.all(names.map(cluster.slotOf)))
   const all = [...slots]
   return all.flatMap((_, at) => (at % 2 === 0 ? [all.slice(at, at + 2)] : []))
 }

@@ -1,6 +1,6 @@
 // Starts child processes for a test, collects their output and kills them at its end.
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { PATIENCE_MS } from './wait.ts'
 import { guard } from './watchdog.ts'
 
@@ -15,28 +15,12 @@ export interface Ended {
 }
 
 /** A child process of a test. */
-export interface Child {
-  readonly pid: number
-  readonly ended: Promise<Ended>
-  hasEnded(): boolean
-  stdout(): string
-  stderr(): string
-  /** Standard output and standard error, in order of arrival. */
-  output(): string
-  /** Calls `listener` after each chunk of output and once at the end, until the returned function is called. */
-  onOutput(listener: () => void): () => void
-  send(signal: NodeJS.Signals): void
-  /** Sends the signal and waits for the end. Kills a process that ignores it, and then throws. */
-  stop(signal?: NodeJS.Signals): Promise<Ended>
-  /** The process, with its IPC channel if there is one. */
-  readonly process: ChildProcess
-}
+export type Child = ReturnType<typeof startChild>
 
-export interface ChildOptions {
+interface ChildOptions {
   /** The complete environment. Nothing is inherited. */
   readonly env?: Record<string, string>
   readonly cwd?: string
-  readonly ipc?: boolean
 }
 
 /** Starts a program. It is killed when the test ends or the test process dies. */
@@ -45,11 +29,11 @@ export function startChild(
   command: string,
   args: readonly string[],
   options: ChildOptions = {},
-): Child {
+) {
   const child = spawn(command, args, {
     cwd: options.cwd,
     env: options.env ?? { PATH: process.env.PATH ?? '' },
-    stdio: options.ipc === true ? ['ignore', 'pipe', 'pipe', 'ipc'] : ['ignore', 'pipe', 'pipe'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   })
   guard(child)
   const texts = { stdout: '', stderr: '', both: '' }
@@ -58,7 +42,7 @@ export function startChild(
     for (const listener of [...listeners]) listener()
   }
   for (const name of ['stdout', 'stderr'] as const) {
-    child[name]?.setEncoding('utf8').on('data', (text: string) => {
+    child[name].setEncoding('utf8').on('data', (text: string) => {
       texts[name] += text
       texts.both += text
       notify()
@@ -79,10 +63,11 @@ export function startChild(
     })
   }).finally(notify)
 
-  const send = (signal: NodeJS.Signals) => {
+  const send = (signal: NodeJS.Signals): void => {
     if (!over) child.kill(signal)
   }
-  const stop = async (signal: NodeJS.Signals = 'SIGTERM') => {
+  /** Sends the signal and waits for the end. Kills a process that ignores it, and then throws. */
+  const stop = async (signal: NodeJS.Signals = 'SIGTERM'): Promise<Ended> => {
     send(signal)
     let late = false
     const timer = setTimeout(() => {
@@ -106,14 +91,15 @@ export function startChild(
     hasEnded: () => over,
     stdout: () => texts.stdout,
     stderr: () => texts.stderr,
+    /** Standard output and standard error, in order of arrival. */
     output: () => texts.both,
-    onOutput: (listener) => {
+    /** Calls `listener` after each chunk of output and once at the end, until the returned function is called. */
+    onOutput(listener: () => void) {
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
     send,
     stop,
-    process: child,
   }
 }
 

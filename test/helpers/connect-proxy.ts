@@ -9,24 +9,6 @@ import type { Certificate } from './certificate.ts'
 import type { Teardown } from './child.ts'
 import { listenOnLoopback } from './ports.ts'
 
-export interface ConnectProxy {
-  readonly port: number
-  /** `http://127.0.0.1:<port>`, or https with a certificate. */
-  readonly url: string
-  /** The target of every CONNECT, oldest first. */
-  readonly targets: string[]
-  /** Why each closed tunnel was closed by the client, as an error code; null: in an orderly way. */
-  readonly clientEnds: (string | null)[]
-  /** Tunnels that are open now. */
-  open(): number
-  /** Responds to CONNECT with this status from now on; 0: not at all. 200 is the beginning. */
-  respondWith(status: number): void
-  /** Answers every CONNECT that waits, and those to come, with 200. */
-  admit(): void
-  /** Breaks every open tunnel on both sides. */
-  cut(): void
-}
-
 interface ProxyOptions {
   /** `user:password` that clients must present; without them they get 407. */
   credentials?: string
@@ -37,7 +19,7 @@ interface ProxyOptions {
 }
 
 /** A CONNECT proxy on a free port. */
-export async function startConnectProxy(t: Teardown, options: ProxyOptions = {}): Promise<ConnectProxy> {
+export async function startConnectProxy(t: Teardown, options: ProxyOptions = {}) {
   const { credentials, tls, hosts } = options
   const targets: string[] = []
   const clientEnds: (string | null)[] = []
@@ -101,17 +83,23 @@ export async function startConnectProxy(t: Teardown, options: ProxyOptions = {})
   return {
     port,
     url: `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`,
+    /** The target of every CONNECT, oldest first. */
     targets,
+    /** Why each closed tunnel was closed by the client, as an error code; null: in an orderly way. */
     clientEnds,
+    /** Tunnels that are open now. */
     open: () => tunnels.size,
-    respondWith(code) {
+    /** Responds to CONNECT with this status from now on; 0: not at all. 200 is the beginning. */
+    respondWith(code: number): void {
       status = code
     },
-    admit() {
+    /** Answers every CONNECT that waits, and those to come, with 200. */
+    admit(): void {
       status = 200
       for (const go of waiting.splice(0)) go()
     },
-    cut() {
+    /** Breaks every open tunnel on both sides. */
+    cut(): void {
       for (const socket of [...tunnels].flat()) {
         if (socket instanceof TLSSocket) socket.destroy()
         else socket.resetAndDestroy()

@@ -13,34 +13,16 @@ export const LACKS_FIREFOX =
 
 type Send = (method: string, params: object) => Promise<Record<string, unknown>>
 
-/** One tab. Selectors are CSS. */
-export interface FirefoxTab {
-  goto(address: string): Promise<void>
-  reload(): Promise<void>
-  /** The value of an expression, awaited; it must survive JSON. */
-  evaluate<T = unknown>(expression: string): Promise<T>
-  /** Waits until the element is there. */
-  has(selector: string): Promise<void>
-  /** Waits until the expression is true, over all navigations. */
-  sees(expression: string): Promise<void>
-  /** Clicks as a person does: the page gets user activation. */
-  click(selector: string): Promise<void>
-  fill(selector: string, text: string): Promise<void>
-}
+export type FirefoxTab = ReturnType<typeof openTab>
 
-export interface FirefoxCookie {
+interface FirefoxCookie {
   readonly name: string
   readonly httpOnly: boolean
   readonly sameSite: string
 }
 
-export interface Firefox {
-  newTab(): Promise<FirefoxTab>
-  cookies(): Promise<readonly FirefoxCookie[]>
-}
-
 /** Starts it with an empty profile. It ends with the test. */
-export async function launchFirefox(t: Teardown): Promise<Firefox> {
+export async function launchFirefox(t: Teardown) {
   const folder = makeFolder('firefox')
   const program = findTool('firefox')
   if (program === null) throw new Error('Firefox is not installed')
@@ -61,7 +43,7 @@ export async function launchFirefox(t: Teardown): Promise<Firefox> {
       const { context } = await send('browsingContext.create', { type: 'window' })
       return openTab(send, String(context))
     },
-    async cookies() {
+    async cookies(): Promise<FirefoxCookie[]> {
       const { cookies } = await send('storage.getCookies', {})
       return cookies as FirefoxCookie[]
     },
@@ -94,8 +76,10 @@ async function connect(address: string): Promise<Send> {
   }
 }
 
-function openTab(send: Send, context: string): FirefoxTab {
-  const evaluate = async <T>(expression: string): Promise<T> => {
+/** One tab. Selectors are CSS. */
+function openTab(send: Send, context: string) {
+  /** The value of an expression, awaited; it must survive JSON. */
+  const evaluate = async <T = unknown>(expression: string): Promise<T> => {
     const { type, result, exceptionDetails } = await send('script.evaluate', {
       expression: `(async () => JSON.stringify([await (${expression})]))()`,
       target: { context },
@@ -104,21 +88,23 @@ function openTab(send: Send, context: string): FirefoxTab {
     if (type !== 'success') throw new Error(`${expression}: ${JSON.stringify(exceptionDetails)}`)
     return JSON.parse((result as { value: string }).value)[0] as T
   }
-  // Between two pages there may be none that could say anything.
+  /** Waits until the expression is true. Between two pages there may be none that could say anything. */
   const sees = async (expression: string): Promise<void> =>
     void (await until(expression, () => evaluate<boolean>(`!!(${expression})`).catch(() => false)))
+  /** Waits until the element is there. */
   const has = (selector: string) => sees(`document.querySelector(${JSON.stringify(selector)})`)
   return {
     evaluate,
     sees,
     has,
-    async goto(url) {
+    async goto(url: string): Promise<void> {
       await send('browsingContext.navigate', { context, url, wait: 'complete' })
     },
-    async reload() {
+    async reload(): Promise<void> {
       await send('browsingContext.reload', { context, wait: 'complete' })
     },
-    async click(selector) {
+    /** Clicks as a person does: the page gets user activation. */
+    async click(selector: string): Promise<void> {
       await has(selector)
       await evaluate(
         `document.querySelector(${JSON.stringify(selector)}).scrollIntoView({ block: 'center' })`,
@@ -139,7 +125,7 @@ function openTab(send: Send, context: string): FirefoxTab {
         actions: [{ type: 'pointer', id: 'mouse', actions: steps }],
       })
     },
-    async fill(selector, text) {
+    async fill(selector: string, text: string): Promise<void> {
       await has(selector)
       await evaluate(`Object.assign(document.querySelector(${JSON.stringify(selector)}), { value: ${JSON.stringify(text)} })
         .dispatchEvent(new Event('input', { bubbles: true }))`)

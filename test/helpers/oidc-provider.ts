@@ -15,20 +15,7 @@ export interface TokenRequest {
   readonly granted: { access_token: string; refresh_token?: string } | null
 }
 
-/** An independent authorization server: oidc-provider on loopback, for one client. */
-export interface ForeignServer {
-  readonly issuer: string
-  /** The environment variables of a server that uses it, client credentials included. */
-  readonly env: Record<string, string>
-  /** Oldest first. */
-  readonly tokenRequests: readonly TokenRequest[]
-  /** Whether the provider considers this token valid (RFC 7662). */
-  isActive(token: string): Promise<boolean>
-  /** Sends a form to the token endpoint as the client. */
-  askForTokens(form: Record<string, string>): Promise<{ status: number; body: Record<string, unknown> }>
-  /** Completes the pages of the provider like a user. Returns the URL of the redirect back. */
-  decide(authorizeUrl: string): Promise<string>
-}
+export type ForeignServer = Awaited<ReturnType<typeof startForeignServer>>
 
 interface ForeignServerOptions {
   redirectUri: string
@@ -38,11 +25,11 @@ interface ForeignServerOptions {
 
 const CLIENT_ID = 'the-bff'
 
-/** PKCE is required, refresh tokens rotate, and reuse of one revokes the grant. */
+/** An independent authorization server on loopback, for one client. PKCE is required, refresh tokens rotate, and reuse of one revokes the grant. */
 export async function startForeignServer(
   t: Teardown,
   { redirectUri, tokenLifeSeconds }: ForeignServerOptions,
-): Promise<ForeignServer> {
+) {
   const server = createServer()
   const issuer = `http://127.0.0.1:${await listenOnLoopback(t, server)}`
   const clientSecret = randomBytes(32).toString('base64url')
@@ -92,6 +79,7 @@ export async function startForeignServer(
 
   return {
     issuer,
+    /** The environment variables of a server that uses it, client credentials included. */
     env: {
       AUTH_URL: issuer,
       OAUTH_AUTHORIZE_URL: `${issuer}/auth`,
@@ -103,10 +91,14 @@ export async function startForeignServer(
       CLIENT_ID,
       CLIENT_SECRET: clientSecret,
     },
+    /** Oldest first. */
     tokenRequests,
-    isActive: async (token) => (await post('/token/introspection', { token })).body.active === true,
-    askForTokens: (form) => post('/token', form),
-    decide: (authorizeUrl) => walk(issuer, authorizeUrl),
+    /** Whether the provider considers this token valid (RFC 7662). */
+    isActive: async (token: string) => (await post('/token/introspection', { token })).body.active === true,
+    /** Sends a form to the token endpoint as the client. */
+    askForTokens: (form: Record<string, string>) => post('/token', form),
+    /** Completes the pages of the provider like a user. Returns the URL of the redirect back. */
+    decide: (authorizeUrl: string) => walk(issuer, authorizeUrl),
   }
 }
 

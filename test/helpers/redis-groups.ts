@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Certificate, createCertificate } from './certificate.ts'
-import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
+import { type Child, startChild, type Teardown } from './child.ts'
 import { type RedisOptions, type RedisServer, startOnFreePort, startRedis, toolPath } from './redis.ts'
 import { redisCommand } from './redis-command.ts'
 import { until } from './wait.ts'
@@ -16,24 +16,7 @@ const MASTERS = 3
 const USUAL_PERIODS = ['publish-period', '2000', 'info-period', '10000']
 const SHORT_PERIODS = ['publish-period', '100', 'info-period', '100']
 
-export interface SentinelGroup {
-  readonly master: RedisServer
-  readonly replica: RedisServer
-  readonly sentinelPorts: readonly number[]
-  /** Stops the Sentinels at these indexes with SIGSTOP: their connections stay open without replies. */
-  pauseSentinels(...at: number[]): void
-  resumeSentinels(...at: number[]): void
-  /** Path of the shared CA certificate; null without TLS. */
-  readonly caFile: string | null
-  /** `redis-sentinel://…/mymaster`, or with TLS `rediss-sentinel://` */
-  readonly url: string
-  /** Port of the current master according to one Sentinel, by default the first. */
-  masterPort(sentinel?: number): Promise<number>
-  /** Stops replication. The replica can still be promoted. */
-  cutReplication(): Promise<void>
-  /** Lets the Sentinels make a superseded master a replica soon. Resolves when it is in sync. */
-  demote(old: RedisServer): Promise<void>
-}
+export type SentinelGroup = Awaited<ReturnType<typeof startSentinelGroup>>
 
 /**
  * A master, a replica in sync and three Sentinels that know each other. A failover
@@ -42,7 +25,7 @@ export interface SentinelGroup {
 export async function startSentinelGroup(
   t: Teardown,
   options: { tls?: boolean; passwords?: { data: string; sentinels: string }; args?: readonly string[] } = {},
-): Promise<SentinelGroup> {
+) {
   const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
   const { data: password, sentinels: sentinelPassword } = options.passwords ?? {}
   const node = { tls, ...(password === undefined ? {} : { password }) }
@@ -91,7 +74,8 @@ export async function startSentinelGroup(
     master,
     replica,
     sentinelPorts,
-    async demote(old) {
+    /** Lets the Sentinels make a superseded master a replica soon. Resolves when it is in sync. */
+    async demote(old: RedisServer): Promise<void> {
       await setPeriods(SHORT_PERIODS)
       await until('the old master replicates', async () =>
         // A node that becomes a replica closes its connections.
@@ -99,19 +83,23 @@ export async function startSentinelGroup(
       )
       await setPeriods(USUAL_PERIODS)
     },
-    pauseSentinels(...at) {
+    /** Stops the Sentinels at these indexes: their connections stay open without replies. */
+    pauseSentinels(...at: number[]): void {
       for (const each of at) sentinels[each]!.child.send('SIGSTOP')
     },
-    resumeSentinels(...at) {
+    resumeSentinels(...at: number[]): void {
       for (const each of at) sentinels[each]!.child.send('SIGCONT')
     },
+    /** Path of the shared CA certificate; null without TLS. */
     caFile: tls === false ? null : tls.caFile,
     url: `redis${tls === false ? '' : 's'}-sentinel://${password === undefined ? '' : `:${password}@`}${sentinelPorts.map((port) => `127.0.0.1:${port}`).join(',')}/${MASTER_NAME}`,
-    masterPort: async (sentinel = 0) => {
+    /** Port of the current master according to one Sentinel. */
+    async masterPort(sentinel = 0): Promise<number> {
       const answer = await ask(sentinelPorts[sentinel]!, 'get-master-addr-by-name', MASTER_NAME)
       return Number(answer.split('\n')[1])
     },
-    async cutReplication() {
+    /** Stops replication. The replica can still be promoted. */
+    async cutReplication(): Promise<void> {
       await master.cli('acl', 'setuser', 'default', '-psync', '-sync')
       await master.cli('client', 'kill', 'type', 'replica')
       await until('the replica has no master', async () =>
@@ -121,30 +109,13 @@ export async function startSentinelGroup(
   }
 }
 
-export interface RedisCluster {
-  readonly nodes: readonly RedisServer[]
-  /** Path of the shared CA certificate; null without TLS. */
-  readonly caFile: string | null
-  /** `redis-cluster://…` with every node, or with TLS `rediss-cluster://`. */
-  readonly url: string
-  /** Sends one command and follows redirections. */
-  cli(...args: string[]): Promise<string>
-  /** Whether every other node knows that this master is dead and which node serves its slots. */
-  hasReplaced(master: RedisServer): Promise<boolean>
-  /** Stops replication from this master. Its replica can still be promoted. */
-  cutReplication(master: RedisServer): Promise<void>
-  /**
-   * Starts to move a slot to another master (by default the next one) and moves its keys. Until `end` the
-   * source still owns the slot and redirects its commands.
-   */
-  beginMove(slot: number, target?: RedisServer): Promise<{ end(): Promise<void> }>
-}
+export type RedisCluster = Awaited<ReturnType<typeof startCluster>>
 
 /** A Redis Cluster with three masters, ready when every node reports the state ok. */
 export async function startCluster(
   t: Teardown,
   options: { replicas?: number; tls?: boolean; args?: readonly string[] } = {},
-): Promise<RedisCluster> {
+) {
   const replicas = options.replicas ?? 0
   const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
   const tlsArgs = tls === false ? [] : ['--tls', '--cacert', tls.caFile]
@@ -157,7 +128,6 @@ export async function startCluster(
     ...['--cluster', 'create', ...addresses],
     ...['--cluster-replicas', String(replicas), '--cluster-yes', ...tlsArgs],
   ])
-  await waitForOutput(creation, () => null, 30_000)
   const { code } = await creation.ended
   if (code !== 0) throw new Error(`the cluster was not created:\n${creation.output()}`)
   for (const node of nodes) {
@@ -173,21 +143,13 @@ export async function startCluster(
 
   return {
     nodes,
+    /** Path of the shared CA certificate; null without TLS. */
     caFile: tls === false ? null : tls.caFile,
+    /** With every node. */
     url: `redis${tls === false ? '' : 's'}-cluster://${addresses.join(',')}`,
-    cli: async (...args) => {
-      const [node] = nodes
-      if (node === undefined) throw new Error('the cluster has no node')
-      try {
-        return await node.cli(...args)
-      } catch (error) {
-        const port = Number(/^MOVED \d+ .*:(\d+)$/.exec((error as Error).message)?.[1])
-        const owner = nodes.find((each) => each.port === port)
-        if (owner === undefined) throw error
-        return await owner.cli(...args)
-      }
-    },
-    async hasReplaced(master) {
+    slotOf: async (redisKey: string) => Number(await nodes[0]!.cli('cluster', 'keyslot', redisKey)),
+    /** Whether every other node knows that this master is dead and which node serves its slots. */
+    async hasReplaced(master: RedisServer): Promise<boolean> {
       const living = nodes.filter((node) => node !== master)
       const views = await Promise.all(living.map(async (node) => await node.cli('cluster', 'nodes')))
       return views.every((view) => {
@@ -195,7 +157,8 @@ export async function startCluster(
         return line.includes('fail') && line.split(' ').length === 8
       })
     },
-    async cutReplication(master) {
+    /** Stops replication from this master. Its replica can still be promoted. */
+    async cutReplication(master: RedisServer): Promise<void> {
       const id = await master.cli('cluster', 'myid')
       const own = await master.cli('cluster', 'replicas', id)
       await master.cli('acl', 'setuser', 'default', '-psync', '-sync')
@@ -206,7 +169,11 @@ export async function startCluster(
         )
       }
     },
-    async beginMove(slot, target) {
+    /**
+     * Starts to move a slot to another master (by default the next one) and moves its keys. Until `end` the
+     * source still owns the slot and redirects its commands.
+     */
+    async beginMove(slot: number, target?: RedisServer) {
       const owners = await Promise.all(
         nodes.map(async (node) => ownsSlot(await node.cli('cluster', 'nodes'), slot)),
       )
@@ -223,7 +190,7 @@ export async function startCluster(
       }
       await moveKeys()
       return {
-        async end() {
+        async end(): Promise<void> {
           await moveKeys()
           for (const node of [to, from]) await node.cli('cluster', 'setslot', String(slot), 'node', ids.to)
         },

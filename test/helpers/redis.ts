@@ -19,30 +19,12 @@ export interface RedisOptions {
 }
 
 /** A private Redis of one test. */
-export interface RedisServer {
-  readonly port: number
-  /** `redis://` or `rediss://`, with the password if there is one. */
-  readonly url: string
-  /** Path of the CA certificate; null without TLS. */
-  readonly caFile: string | null
-  readonly pid: number
-  /** Stops it with SIGTERM. */
-  stop(): Promise<void>
-  /** Kills it with a signal (default SIGKILL) and waits for its end. */
-  kill(signal?: NodeJS.Signals): Promise<void>
-  /** Freezes it with SIGSTOP: connections stay open without replies. */
-  pause(): void
-  resume(): void
-  /** Starts it again on the same port and folder. Data is kept only with `--appendonly yes`. */
-  restart(): Promise<void>
-  /** Sends one command. Returns the reply as redis-cli prints it; an error reply throws. */
-  cli(...args: string[]): Promise<string>
-}
+export type RedisServer = Awaited<ReturnType<typeof startRedis>>
 
 const ATTEMPTS = 5
 
 /** Starts an empty private redis-server. It stops when the test ends. */
-export async function startRedis(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
+export async function startRedis(t: Teardown, options: RedisOptions = {}) {
   const folder = makeFolder('redis')
   const { tls = false, cluster = false } = options
   const certificate = tls === true ? await createCertificate(folder) : tls || null
@@ -64,37 +46,36 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
     ...(options.args ?? []),
   ]
 
-  const first = await startOnFreePort(t, async (port) => {
+  let { child, port } = await startOnFreePort(t, async (port) => {
     if (cluster) busPort = await freePort()
     return argsFor(port)
   })
-  let { child } = first
-  const { port } = first
   const scheme = certificate === null ? 'redis' : 'rediss'
   const login = options.password === undefined ? '' : `:${encodeURIComponent(options.password)}@`
 
   return {
     port,
+    /** With the password if there is one. */
     url: `${scheme}://${login}127.0.0.1:${port}`,
+    /** Path of the CA certificate; null without TLS. */
     caFile: certificate?.caFile ?? null,
     get pid() {
       return child.pid
     },
-    stop: async () => {
-      await child.stop()
-    },
-    kill: async (signal = 'SIGKILL') => {
-      await child.stop(signal)
-    },
+    stop: () => child.stop(),
+    kill: () => child.stop('SIGKILL'),
+    /** Freezes it: connections stay open without replies. */
     pause: () => child.send('SIGSTOP'),
     resume: () => child.send('SIGCONT'),
-    restart: async () => {
+    /** Starts it again on the same port and folder. Data is kept only with `--appendonly yes`. */
+    async restart(): Promise<void> {
       if (!child.hasEnded()) throw new Error('stop this Redis before you start it again')
       const next = await tryStart(t, argsFor(port))
       if (next === null) throw new Error(`port ${port} was taken while Redis was down`)
       child = next
     },
-    cli: (...args) => redisCommand(port, args, { ca, password: options.password }),
+    /** Sends one command. Returns the reply as redis-cli prints it; an error reply throws. */
+    cli: (...args: string[]) => redisCommand(port, args, { ca, password: options.password }),
   }
 }
 

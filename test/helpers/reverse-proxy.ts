@@ -29,25 +29,11 @@ export interface Passed {
   readonly body: string
 }
 
-/** A proxy that forwards and records every exchange between browsers and the server. */
-export interface ReverseProxy {
-  /** The public origin of the server behind the proxy. */
-  readonly publicUrl: string
-  /** Complete exchanges, oldest first. */
-  readonly passed: readonly Passed[]
-  /** Sets the ports of the server on 127.0.0.1: its replicas take turns. */
-  forwardTo(...ports: number[]): void
-}
-
-export interface TlsReverseProxy extends ReverseProxy {
-  /** The proxy setting of the browser. It handles every https host and bypasses 127.0.0.1. */
-  readonly proxy: { server: string; bypass: string }
-  /** Serves another https host, unrelated to the server. */
-  addHost(name: string, listener: (request: IncomingMessage, response: ServerResponse) => void): void
-}
+export type ReverseProxy = Awaited<ReturnType<typeof startReverseProxy>>
+export type TlsReverseProxy = Awaited<ReturnType<typeof startTlsReverseProxy>>
 
 /** A reverse proxy without TLS, on a port of `localhost`. */
-export async function startReverseProxy(t: Teardown): Promise<ReverseProxy> {
+export async function startReverseProxy(t: Teardown) {
   const relay = createRelay('http')
   const server = createServer(relay.handle)
   const port = await listenOnLoopback(t, server)
@@ -59,7 +45,7 @@ export async function startReverseProxy(t: Teardown): Promise<ReverseProxy> {
  * A reverse proxy that ends TLS for `https://<host>`, with a certificate of its own. Browsers reach it as
  * their proxy, so that any host name leads here, at the port that https has, and none is looked up.
  */
-export async function startTlsReverseProxy(t: Teardown, host: string): Promise<TlsReverseProxy> {
+export async function startTlsReverseProxy(t: Teardown, host: string) {
   const { keyFile, certFile } = await createCertificate(makeFolder('front'))
   const relay = createRelay('https')
   const hosts = new Map([[host, relay.handle]])
@@ -81,8 +67,12 @@ export async function startTlsReverseProxy(t: Teardown, host: string): Promise<T
   return {
     publicUrl: `https://${host}`,
     ...relay,
+    /** The proxy setting of the browser. It handles every https host and bypasses 127.0.0.1. */
     proxy: { server: `http://127.0.0.1:${port}`, bypass: '127.0.0.1' },
-    addHost: (name, listener) => hosts.set(name, listener),
+    /** Serves another https host, unrelated to the server. */
+    addHost(name: string, listener: (request: IncomingMessage, response: ServerResponse) => void): void {
+      hosts.set(name, listener)
+    },
   }
 }
 
@@ -123,8 +113,10 @@ function createRelay(scheme: 'http' | 'https') {
   }
 
   return {
+    /** Complete exchanges, oldest first. */
     passed,
     handle,
+    /** Sets the ports of the server on 127.0.0.1: its replicas take turns. */
     forwardTo(...next: number[]): void {
       ports = next
     },

@@ -3,30 +3,13 @@
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Child, type Ended, startChild, type Teardown, waitForOutput } from './child.ts'
+import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
 import { freePort } from './ports.ts'
 
 /** Environment variables; undefined removes a default. */
 export type Env = Record<string, string | undefined>
 
-export interface ServerProcess {
-  /** Base URL of the public port, as the process logs it. */
-  readonly url: string
-  /** Base URL of health checks and metrics; null if `OPS_PORT` is 0. */
-  readonly opsUrl: string | null
-  /** `PUBLIC_URL`, by default `http://localhost:<port>`. */
-  readonly publicUrl: string
-  readonly pid: number
-  /** The log lines so far, parsed. A line that is not JSON becomes `{ msg: <the line> }`. */
-  logs(): LogLine[]
-  /** Standard output and standard error in order of arrival. */
-  output(): string
-  /** Sends the signal (default SIGTERM) and waits for the end. Returns the exit code (null: killed). */
-  stop(signal?: NodeJS.Signals): Promise<number | null>
-  /** Sends a signal and does not wait. */
-  send(signal: NodeJS.Signals): void
-  readonly ended: Promise<Ended>
-}
+export type ServerProcess = ReturnType<typeof serverProcess>
 
 export interface LogLine {
   readonly msg?: string
@@ -75,15 +58,8 @@ export async function startServer(t: Teardown, env: Env = {}): Promise<ServerPro
   throw new Error(`no free port for the server in ${ATTEMPTS} attempts`)
 }
 
-/** What a program printed until it ended. */
-export interface Run {
-  readonly code: number | null
-  readonly stdout: string
-  readonly stderr: string
-}
-
 /** Runs the built server with exactly this environment until it ends by itself. */
-export function runServer(t: Teardown, env: Env): Promise<Run> {
+export function runServer(t: Teardown, env: Env) {
   return runBuilt(t, 'main.js', defined(env))
 }
 
@@ -93,7 +69,7 @@ export async function runBuilt(
   file: string,
   env: Record<string, string>,
   args: readonly string[] = [],
-): Promise<Run> {
+) {
   const child = startBuilt(t, file, env, args)
   const { code } = await child.ended
   return { code, stdout: child.stdout(), stderr: child.stderr() }
@@ -114,17 +90,23 @@ export function startBuilt(
   })
 }
 
-function serverProcess(child: Child, listening: LogLine, publicUrl: string): ServerProcess {
+function serverProcess(child: Child, listening: LogLine, publicUrl: string) {
   const { url, opsUrl } = listening
   if (typeof url !== 'string') throw new Error(`the listening line has no url: ${JSON.stringify(listening)}`)
   return {
+    /** Base URL of the public port, as the process logs it. */
     url,
+    /** Base URL of health checks and metrics; null if `OPS_PORT` is 0. */
     opsUrl: typeof opsUrl === 'string' ? opsUrl : null,
+    /** `PUBLIC_URL`, by default `http://localhost:<port>`. */
     publicUrl,
     pid: child.pid,
+    /** The log lines so far. One that is not JSON becomes `{ msg: <the line> }`. */
     logs: () => parseLines(child.output()),
     output: child.output,
-    stop: async (signal) => (await child.stop(signal)).code,
+    /** Sends the signal (default SIGTERM) and waits for the end. Returns the exit code (null: killed). */
+    stop: async (signal?: NodeJS.Signals) => (await child.stop(signal)).code,
+    /** Sends a signal and does not wait. */
     send: child.send,
     ended: child.ended,
   }

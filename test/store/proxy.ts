@@ -2,37 +2,14 @@ import net, { type Socket } from 'node:net'
 import type { Teardown } from '../helpers/child.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 
-/** A TCP proxy between a client and a server, with faults that the test controls. */
-export interface Proxy {
-  readonly port: number
-  /** Open connections silently stop carrying data, and new ones until `thaw`. */
-  freeze(): void
-  thaw(): void
-  /** Resets open connections, and new ones as soon as they are accepted, until `heal`. */
-  cut(): void
-  heal(): void
-  /** Holds what the server sends on any connection, until `release`. */
-  hold(): void
-  release(): void
-  /** Sends new connections to another server. */
-  turnTo(port: number): void
-  /** Resets the next connection on which the client sends this command. */
-  cutAt(command: string): void
-  /**
-   * Holds the replies on the connection that next sends this text, and calls `onMet` at once. The server executes the
-   * commands. `release` lets the replies through.
-   */
-  holdAnswers(text: string, onMet?: () => void): { wasMet(): boolean; release(): void }
-  /** Number of connections accepted so far. */
-  made(): number
-}
+export type Proxy = Awaited<ReturnType<typeof startProxy>>
 
-/** `rewrite`: changes what the server sends. */
+/** A TCP proxy between a client and a server, with faults that the test controls. `rewrite`: changes what the server sends. */
 export async function startProxy(
   t: Teardown,
   firstPort: number,
   rewrite: (data: Buffer) => Buffer = (data) => data,
-): Promise<Proxy> {
+) {
   const open = new Map<Socket, Socket>()
   let targetPort = firstPort
   const frozen = new Set<Socket>()
@@ -78,35 +55,44 @@ export async function startProxy(
 
   return {
     port: await listenOnLoopback(t, server),
-    freeze() {
+    /** Open connections silently stop carrying data, and new ones until `thaw`. */
+    freeze(): void {
       freezing = true
       for (const socket of open.keys()) frozen.add(socket)
     },
-    thaw() {
+    thaw(): void {
       freezing = false
     },
-    cut() {
+    /** Resets open connections, and new ones as soon as they are accepted, until `heal`. */
+    cut(): void {
       cutting = true
       for (const socket of open.keys()) socket.destroy()
     },
-    heal() {
+    heal(): void {
       cutting = false
     },
-    hold() {
+    /** Holds what the server sends on any connection, until `release`. */
+    hold(): void {
       holding = true
       for (const upstream of open.values()) upstream.pause()
     },
-    release() {
+    release(): void {
       holding = false
       for (const upstream of open.values()) upstream.resume()
     },
-    turnTo(port) {
+    /** Sends new connections to another server. */
+    turnTo(port: number): void {
       targetPort = port
     },
-    cutAt(command) {
+    /** Resets the next connection on which the client sends this command. */
+    cutAt(command: string): void {
       cutsAt = command
     },
-    holdAnswers(text, onMet) {
+    /**
+     * Holds the replies on the connection that next sends this text, and calls `onMet` at once. The server executes the
+     * commands. `release` lets the replies through.
+     */
+    holdAnswers(text: string, onMet?: () => void) {
       let held: Socket | null = null
       onSending = (data, upstream) => {
         if (held !== null || !data.includes(text)) return
@@ -116,12 +102,13 @@ export async function startProxy(
       }
       return {
         wasMet: () => held !== null,
-        release() {
+        release(): void {
           onSending = null
           held?.resume()
         },
       }
     },
+    /** Number of connections accepted so far. */
     made: () => made,
   }
 }

@@ -49,17 +49,6 @@ t.test('after any method every key has the prefix, and an expiry unless it is a 
   t.strictSame(new Set(kinds), new Set(['s', 'e', 'n', 'r', 'due', 'ping']))
 })
 
-t.test('only create() leaves a value at the key of a deleted record', async (t) => {
-  const redis = await startRedis(t)
-  const { store } = await redisStore(t, singleTarget(redis.port))
-  for (const [name, call] of Object.entries(everyMethod(store, newKey()))) {
-    if (name === 'create') continue
-    await call()
-    const records = (await keysOf(redis)).filter((key) => key.startsWith('bff:s:'))
-    t.strictSame(records, [], name)
-  }
-})
-
 t.test('a claim removes what is in the due queue and is no session', async (t) => {
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
@@ -82,32 +71,6 @@ t.test('the printed command deletes the 16 keys of the due queue of version 0.2,
   const command = codeBlock('docs/deployment.md', 'From version 0.2', 'sh')
   execFileSync('sh', ['-c', command], { env: { PATH, HOME, REDIS_URL: redis.url } })
   t.strictSame(await keysOf(redis), ['bff:due'])
-})
-
-t.test('a record expires at its nearer limit plus the slack, exact to the millisecond', async (t) => {
-  const redis = await startRedis(t)
-  const made = await redisStore(t, singleTarget(redis.port))
-  const createdAt = Date.now() - 5_000
-  const expiryOf = async (key: string) => Number(await redis.cli('pexpiretime', `bff:s:${key}`))
-
-  const key = await startSession(made, { createdAt, endsAt: createdAt + MAX_MS })
-  t.equal(await expiryOf(key), createdAt + IDLE_MS + RECORD_SLACK_MS)
-  await made.store.touch(key)
-  const { seenAt } = (await made.store.read(key))!
-  t.ok(seenAt > createdAt)
-  t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS)
-  await made.store.replaceTokens(key, { gen: 1, tokens: 'sealed-2' })
-  t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS, 'new tokens extend nothing')
-
-  const short = await startSession(made, { createdAt, endsAt: createdAt + 60_000 })
-  t.equal(await expiryOf(short), createdAt + 60_000 + RECORD_SLACK_MS)
-  await made.store.touch(short)
-  t.equal(await expiryOf(short), createdAt + 60_000 + RECORD_SLACK_MS)
-
-  const provisional = newKey()
-  await made.store.create(provisional, newRecord(createdAt), 15_000.2)
-  const life = Number(await redis.cli('pttl', `bff:s:${provisional}`))
-  t.ok(life > 5_000 && life <= 15_001)
 })
 
 t.test('a record at rest has eight fields', async (t) => {

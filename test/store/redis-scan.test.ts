@@ -98,7 +98,7 @@ t.test('a scan during which a slot moves reads all it finds, and rejects', async
     const steps = async (): Promise<void> => {
       for await (const batch of made.store.keys()) {
         for (const key of batch) found.add(key)
-        move ??= await cluster.beginMove(Number(await cluster.cli('cluster', 'keyslot', 'a')))
+        move ??= await cluster.beginMove(await cluster.slotOf('a'))
         if (completes) await move.end()
       }
     }

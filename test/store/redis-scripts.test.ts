@@ -1,10 +1,7 @@
-import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { Redis } from 'ioredis'
 import t from 'tap'
-import type { ScriptName } from '../../src/store/redis/scripts.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startRedis } from '../helpers/redis.ts'
 import { callEveryMethod } from './every-method.ts'
 import { newKey, PREFIX, redisStore, singleTarget } from './stores.ts'
 
@@ -12,12 +9,10 @@ const FOLDER = fileURLToPath(new URL('../../src/store/redis/lua/', import.meta.u
 const LONG = 60_000
 
 const scripts = readdirSync(FOLDER).map((file) => {
-  const lua = readFileSync(FOLDER + file, 'utf8')
-  const lines = lua.split('\n')
+  const lines = readFileSync(FOLDER + file, 'utf8').split('\n')
   const head = lines.filter((line) => line.startsWith('--')).join('\n')
   const code = lines.filter((line) => !line.startsWith('--')).join('\n')
-  const sha = createHash('sha1').update(lua).digest('hex')
-  return { name: file.replace('.lua', '') as ScriptName, head, code, sha }
+  return { name: file.replace('.lua', ''), head, code }
 })
 
 /** The distinct `KEYS[n]` or `ARGV[n]` of a text, as sorted numbers. */
@@ -54,40 +49,6 @@ t.test('each command of each script uses its one key, or none', async (t) => {
     }
   }
 })
-
-t.test('the store passes each script the number of keys and arguments that it expects', async (t) => {
-  const redis = await startRedis(t)
-  const { store } = await redisStore(t, singleTarget(redis.port))
-  // The first call loads the scripts. Later calls use their hash.
-  await callEveryMethod(store)
-  await redis.cli('config', 'set', 'slowlog-max-len', '1000')
-  await redis.cli('config', 'set', 'slowlog-log-slower-than', '0')
-  await callEveryMethod(store)
-  await redis.cli('config', 'set', 'slowlog-log-slower-than', '-1')
-
-  const calls = await evalshaCalls(redis)
-  for (const { name, head, sha } of scripts) {
-    const [call, ...more] = calls.filter((args) => args[0] === sha)
-    t.ok(call, `${name} is called`)
-    for (const args of [call ?? [], ...more]) {
-      const keys = indexes('KEYS', head).length
-      t.equal(args[1], String(keys), `${name}: keys`)
-      for (const key of args.slice(2, 2 + keys)) t.ok(key.startsWith(PREFIX), `${name}: under the prefix`)
-      const further = name === 'schedule' ? 1 : 0
-      t.equal(args.length - 2 - keys, indexes('ARGV', head).length + further, `${name}: arguments`)
-    }
-  }
-})
-
-/** The arguments of each EVALSHA that the slow log holds. */
-async function evalshaCalls({ url }: RedisServer): Promise<string[][]> {
-  const client = new Redis(url)
-  const log = (await client.slowlog('GET', 1_000)) as unknown[][]
-  client.disconnect()
-  return log
-    .map((entry) => entry[3] as string[])
-    .flatMap(([name, ...args]) => (/^evalsha$/i.test(name ?? '') ? [args] : []))
-}
 
 t.test('after SCRIPT FLUSH the scripts are loaded again, also with many concurrent callers', async (t) => {
   const redis = await startRedis(t)

@@ -12,7 +12,7 @@ t.test(
     const { store } = one
 
     const key = await startSession(one)
-    const move = await cluster.beginMove(Number(await cluster.cli('cluster', 'keyslot', `bff:s:${key}`)))
+    const move = await cluster.beginMove(await cluster.slotOf(`bff:s:${key}`))
     t.ok(await store.read(key))
     t.ok(await store.confirm(key))
     t.ok(await store.touch(key))
