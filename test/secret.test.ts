@@ -1,5 +1,3 @@
-import { Console } from 'node:console'
-import { Writable } from 'node:stream'
 import { format, inspect } from 'node:util'
 import { serialize } from 'node:v8'
 import t from 'tap'
@@ -33,20 +31,4 @@ t.test('only reveal() gives the value of a secret', async (t) => {
   for (const way of ['template', 'toString', 'json', 'inspect', 'format'] as const) {
     t.match(texts[way], '[secret]', `${way} says that there is one`)
   }
-})
-
-t.test('the console does not print a secret', async (t) => {
-  let text = ''
-  const stream = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      text += chunk
-      done()
-    },
-  })
-  const terminal = new Console({ stdout: stream, stderr: stream })
-  terminal.log(secret, { secret }, 'and %s', secret)
-  terminal.table([{ secret }])
-  terminal.dir({ secret }, { showHidden: true, depth: null })
-  t.match(text, '[secret]')
-  t.notMatch(text, VALUE)
 })

@@ -26,35 +26,26 @@ t.test('a secret may be in a file, and one trailing newline is dropped', async (
   t.match(config.store, { target: { address: { host: 'file' } } })
   t.equal(configOf({ CLIENT_SECRET_FILE: '' }).oauth.clientSecret.reveal(), 'client-secret-value')
 
-  const faultOf = (env: Env) => faultsOf({ CLIENT_SECRET: undefined, ...env }).join('\n')
-  t.match(faultOf({ CLIENT_SECRET_FILE: `${dir}/twice` }), /^CLIENT_SECRET must not hold line breaks/)
-  t.match(faultOf({ CLIENT_SECRET_FILE: `${dir}/empty` }), /^CLIENT_SECRET is empty in the file/)
-  t.match(
-    faultOf({ CLIENT_SECRET_FILE: dir }),
-    /^CLIENT_SECRET cannot be read .*CLIENT_SECRET_FILE.*\(EISDIR\)$/,
-  )
-  t.match(
-    faultOf({ CLIENT_SECRET_FILE: 'the secret itself' }),
-    /^CLIENT_SECRET cannot be read from the file that CLIENT_SECRET_FILE names \(ENOENT\)$/,
-  )
-  t.match(
-    faultOf({ CLIENT_SECRET: 'x', CLIENT_SECRET_FILE: `${dir}/plain` }),
-    /^CLIENT_SECRET is given twice: as CLIENT_SECRET and as CLIENT_SECRET_FILE$/,
-  )
-  t.match(
-    faultOf({ CLIENT_SECRET: 'x', https_proxy: 'http://proxy', HTTPS_PROXY_FILE: `${dir}/plain` }),
-    /^HTTPS_PROXY is given twice: as https_proxy and as HTTPS_PROXY_FILE$/,
-  )
+  const cases: [env: Env, says: RegExp][] = [
+    [{ CLIENT_SECRET_FILE: `${dir}/twice` }, /^CLIENT_SECRET must not hold line breaks/],
+    [{ CLIENT_SECRET_FILE: `${dir}/empty` }, /^CLIENT_SECRET is empty in the file/],
+    [{ CLIENT_SECRET_FILE: dir }, /^CLIENT_SECRET cannot be read .*CLIENT_SECRET_FILE.*\(EISDIR\)$/],
+    [{ CLIENT_SECRET_FILE: 'the secret itself' }, /file that CLIENT_SECRET_FILE names \(ENOENT\)$/],
+    [{ CLIENT_SECRET: 'x', CLIENT_SECRET_FILE: 'y' }, /twice: as CLIENT_SECRET and as CLIENT_SECRET_FILE$/],
+    [
+      { CLIENT_SECRET: 'x', https_proxy: 'http://proxy', HTTPS_PROXY_FILE: 'y' },
+      /^HTTPS_PROXY is given twice: as https_proxy and as HTTPS_PROXY_FILE$/,
+    ],
+    // Only secrets may be in files.
+    [{ CLIENT_SECRET: 'x', CLIENT_ID: undefined, CLIENT_ID_FILE: `${dir}/plain` }, /^CLIENT_ID is required/],
+  ]
+  for (const [env, says] of cases) t.match(faultsOf({ CLIENT_SECRET: undefined, ...env }), [says])
 })
 
-t.test('only secrets may be in files', async (t) => {
-  const dir = t.testdir({ id: 'client-2' })
-  t.match(faultsOf({ CLIENT_ID: undefined, CLIENT_ID_FILE: `${dir}/id` }), [/^CLIENT_ID is required/])
-})
+const marked = 'MARKED'
+const long = `${marked}-0123456789-0123456789-0123456789`
 
 t.test('no fault shows a secret', async (t) => {
-  const marked = 'MARKED'
-  const long = `${marked}-0123456789-0123456789-0123456789`
   const redis = ['/x@redis', '#x@redis', '%zz@redis', `@redis,${marked}`, '@redis:0', `@redis/${marked}`]
   const faulty: Env[] = [
     { CLIENT_SECRET: `${marked}\n` },
@@ -79,8 +70,6 @@ t.test('no fault shows a secret', async (t) => {
 })
 
 t.test('no secret can be printed from the configuration, which is frozen', async (t) => {
-  const marked = 'MARKED'
-  const long = `${marked}-0123456789-0123456789-0123456789`
   const config = configOf({
     CLIENT_SECRET: marked,
     SESSION_SECRET: long,

@@ -33,14 +33,16 @@ t.test('UPSTREAM_HEADERS takes 16 fields, and a value of 1 to 4096 characters', 
     )
 })
 
-t.test('a text of UPSTREAM_HEADERS that is no JSON object is a fault without the text', async (t) => {
+t.test('a fault of UPSTREAM_HEADERS names the field and shows no value', async (t) => {
   for (const text of ['s3cret', '["s3cret"]', '"s3cret"', '{"X-Key":"s3cret"', 'null', 's3cret={}'])
     t.equal(faultOf(text), 'UPSTREAM_HEADERS must be a JSON object of header fields and their values')
-})
-
-t.test('a name twice in UPSTREAM_HEADERS, in any case, is a fault that names it', async (t) => {
+  for (const name of ['', 'X Key', 'X:Key', 'Ä', 'X\n'])
+    t.equal(json({ [name]: 's3cret' }), `UPSTREAM_HEADERS has no header name in ${JSON.stringify(name)}`)
   for (const text of ['{"X-Key":"s3cret","X-Key":"b"}', '{"X-Key":"s3cret","x-kEY":"b"}'])
     t.match(faultOf(text), /^UPSTREAM_HEADERS names x-key twice$/i)
+  const all = json({ Cookie: 's3cret', 'X-Key': '', Host: 's3cret' })
+  for (const says of [/must not set Cookie/, /must not set Host/, /X-Key/]) t.match(all, says)
+  t.notMatch(all, /s3cret/)
 })
 
 t.test('UPSTREAM_HEADERS must not set a field that the server or the connection sets', async (t) => {
@@ -53,19 +55,6 @@ t.test('UPSTREAM_HEADERS must not set a field that the server or the connection 
     t.equal(json({ [name]: 's3cret' }), `UPSTREAM_HEADERS must not set ${name}`)
 })
 
-t.test('a name in UPSTREAM_HEADERS that is no header name is a fault that quotes it', async (t) => {
-  for (const name of ['', 'X Key', 'X:Key', 'Ä', 'X\n'])
-    t.equal(json({ [name]: 's3cret' }), `UPSTREAM_HEADERS has no header name in ${JSON.stringify(name)}`)
-})
-
-t.test('every fault of UPSTREAM_HEADERS is listed', async (t) => {
-  const faults = json({ Cookie: 's3cret', 'X-Key': '', Host: 's3cret' })
-  t.match(faults, /must not set Cookie/)
-  t.match(faults, /must not set Host/)
-  t.match(faults, /X-Key/)
-  t.notMatch(faults, /s3cret/)
-})
-
 t.test('UPSTREAM_INVALID_TOKEN is a list of shapes, each a status, a pointer and a code', async (t) => {
   const shapesOf = (text: string) => configOf({ UPSTREAM_INVALID_TOKEN: text }).upstream.tokenShapes
   t.strictSame(shapesOf('400:/responseStatus/errorCode=TokenExpired, 403:/a/b/c/1=a.B_c-9'), [
@@ -73,22 +62,11 @@ t.test('UPSTREAM_INVALID_TOKEN is a list of shapes, each a status, a pointer and
     { status: 403, path: ['a', 'b', 'c', '1'], value: 'a.B_c-9' },
   ])
   t.strictSame(shapesOf(''), [])
+  const says = [/^UPSTREAM_INVALID_TOKEN has a faulty entry: number \d /]
   for (const text of [
     ...['404:/a=b', '500:/a=b', '200:/a=b', '/a=b', '400:a=b', '400:/=b', '400:/a/=b', '400:/a', '400:/a='],
-    ...[
-      '400:/a/b/c/d/e=f',
-      '400:/a-b=c',
-      '400:/a~1b=c',
-      '400:/a=b c',
-      '400:/a=b=c',
-      '400:/a=b,',
-      '400: /a=b',
-    ],
-    `400:/a=${'v'.repeat(65)}`,
+    ...['400:/a/b/c/d/e=f', '400:/a-b=c', '400:/a~1b=c', '400:/a=b c', '400:/a=b=c', '400:/a=b,'],
+    ...['400: /a=b', `400:/a=${'v'.repeat(65)}`],
   ])
-    t.match(
-      faultsOf({ UPSTREAM_INVALID_TOKEN: text }),
-      [/^UPSTREAM_INVALID_TOKEN has a faulty entry: number \d /],
-      text,
-    )
+    t.match(faultsOf({ UPSTREAM_INVALID_TOKEN: text }), says, text)
 })
