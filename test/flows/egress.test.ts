@@ -6,7 +6,7 @@ import { cookieHeader, createBrowser } from '../helpers/browser.ts'
 import { createCertificate } from '../helpers/certificate.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
-import { listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
@@ -102,13 +102,13 @@ t.test('a server that reaches the platform only through a TLS proxy with credent
     t.equal((await browser.fetch(flux)).status, 200)
     sandbox.faults.set({ resource: { mode: 'hang' } })
     const before = sandbox.journal.entries({ endpoint: 'resource' }).length
-    const socket = net.connect(portOfUrl(server.publicUrl), '127.0.0.1')
-    const { host } = new URL(server.publicUrl)
-    const fields = [`Host: ${host}`, `Cookie: ${cookieHeader(browser)}`, 'Sec-Fetch-Site: same-origin']
-    socket.write(`GET ${flux} HTTP/1.1\r\n${fields.join('\r\n')}\r\n\r\n`)
+    const leaving = new AbortController()
+    const headers = { cookie: cookieHeader(browser), 'sec-fetch-site': 'same-origin' }
+    const left = fetch(server.publicUrl + flux, { headers, signal: leaving.signal })
     await until('it is upstream', () => sandbox.journal.entries({ endpoint: 'resource' }).length > before)
     const ends = proxy.clientEnds.length
-    socket.destroy()
+    leaving.abort()
+    await t.rejects(left, { name: 'AbortError' })
     await until('its tunnel is closed', () => proxy.clientEnds.length > ends)
     sandbox.faults.set({ resource: { mode: 'ok' } })
   })

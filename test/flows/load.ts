@@ -1,35 +1,51 @@
+import type { Test } from 'tap'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import type { Teardown } from '../helpers/child.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { presentations, signInExpired, startReplicas, through } from '../helpers/replicas.ts'
-import { type Bff, metricsOf, signIn } from '../helpers/system.ts'
+import { type Bff, metricsOf, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
-
-/** Sessions that call all the time, each through every replica in turn. */
-export interface Load {
-  /** What the calls that began after the last `mark` were answered, by status, as `200` or `503 store_unavailable`. */
-  answers(): string[]
-  mark(): void
-  /** Milliseconds until every session has been served by every replica, by calls that begin from now on. */
-  untilAllServed(): Promise<void>
-  stop(): Promise<void>
-}
 
 const PAUSE_MS = 300
 
-export async function signInMany(replicas: Bff[], sandbox: Sandbox, count: number): Promise<Browser[]> {
-  const browsers: Browser[] = []
-  for (let at = 0; at < count; at += 1) {
-    const browser = replicas[at % replicas.length]!.browser()
-    const answer = await signIn(browser, sandbox)
-    if (answer.status !== 303) throw new Error(`the sign-in answered ${answer.status}: ${answer.text}`)
-    browsers.push(browser)
-  }
-  return browsers
+const LIFE_SECONDS = 5
+
+/** Two replicas over this Redis, whose tokens live five seconds, and browsers that have signed in and call all the time. */
+export async function startPair(t: Teardown, env: Record<string, string>, sessions: number) {
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS })
+  const replicas = [await startBff(t, sandbox, env), await startBff(t, sandbox, env)]
+  await Promise.all(replicas.map(untilReady))
+  const browsers = Array.from({ length: sessions }, (_, at) => replicas[at % 2]!.browser())
+  for (const browser of browsers) await signIn(browser, sandbox)
+  const load = startLoad(browsers, replicas)
+  await load.untilAllServed()
+  return { sandbox, replicas, browsers, load }
 }
 
-export function startLoad(browsers: Browser[], replicas: Bff[]): Load {
+/** A failover under this load costs at most some 503, presents no refresh token twice, and signs nobody out. */
+export async function survives(
+  t: Test,
+  { sandbox, load }: { sandbox: Sandbox; load: ReturnType<typeof startLoad> },
+  failover: () => Promise<void>,
+): Promise<void> {
+  t.strictSame(load.answers(), ['200'], 'before')
+  load.mark()
+  await failover()
+  await load.untilAllServed()
+  const meanwhile = load.answers().filter((kind) => !kind.startsWith('503 '))
+  t.strictSame(meanwhile, ['200'], 'meanwhile nothing but answers and 503')
+
+  load.mark()
+  await elapsed(LIFE_SECONDS * 1_000)
+  await load.stop()
+  t.strictSame(load.answers(), ['200'], 'after')
+  t.equal(sandbox.counters().reuseDetected, 0)
+  t.equal(presentedAgain(sandbox), 0, 'no refresh token was presented twice')
+}
+
+/** Sessions that call all the time, each through every replica in turn. */
+function startLoad(browsers: Browser[], replicas: Bff[]) {
   let seen = new Set<string>()
   let served = new Set<string>()
   let round = 0
@@ -58,8 +74,10 @@ export function startLoad(browsers: Browser[], replicas: Bff[]): Load {
   }
 
   return {
+    /** What the calls that began after the last `mark` were answered, by status, as `200` or `503 store_unavailable`. */
     answers: () => [...seen].sort(),
     mark,
+    /** Resolves when every session has been served by every replica, by calls that begin from now on. */
     async untilAllServed() {
       const before = seen
       mark()

@@ -44,74 +44,71 @@ const REDIS_ARGS = ['--user', 'app', 'on', '>app-password', '~*', '&*', '+@all',
 t.jobs = 4
 
 for (const [name, trouble] of Object.entries(TROUBLES)) {
-  t.test(
-    `${name}: requests that need the store get 503 without waiting for it, and the cookies work afterwards`,
-    async (t) => {
-      const redis = await startRedis(t, { args: REDIS_ARGS })
-      const sandbox = await startSandbox(t)
-      const bff = await startBff(t, sandbox, {
-        REDIS_URL: `redis://app:app-password@127.0.0.1:${redis.port}`,
-      })
-      await untilReady(bff)
-      const [fresh, leaver, coming] = [bff.browser(), bff.browser(), bff.browser()]
-      await signIn(fresh, sandbox)
-      await signIn(leaver, sandbox)
-      const back = await begin(coming, sandbox, { query: '?returnTo=%2Fapp' })
-      const due = await signInExpired(bff, sandbox)
-      const redeemed = (): number =>
-        sandbox.journal.entries({ endpoint: 'token', kind: 'authorization_code' }).length
-      const redeemedBefore = redeemed()
+  t.test(`${name}: what needs the store gets 503 at once, and the cookies work afterwards`, async (t) => {
+    const redis = await startRedis(t, { args: REDIS_ARGS })
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, {
+      REDIS_URL: `redis://app:app-password@127.0.0.1:${redis.port}`,
+    })
+    await untilReady(bff)
+    const [fresh, leaver, coming] = [bff.browser(), bff.browser(), bff.browser()]
+    await signIn(fresh, sandbox)
+    await signIn(leaver, sandbox)
+    const back = await begin(coming, sandbox, { query: '?returnTo=%2Fapp' })
+    const due = await signInExpired(bff, sandbox)
+    const redeemed = (): number =>
+      sandbox.journal.entries({ endpoint: 'token', kind: 'authorization_code' }).length
+    const redeemedBefore = redeemed()
 
-      const isRefused = (what: string, answer: Answer): void => {
-        t.equal(answer.status, 503, what)
-        t.match(answer.headers['retry-after'], /^[1-9]\d*$/, what)
-        t.strictSame(answer.setCookies, [], what)
-      }
+    const isRefused = (what: string, answer: Answer): void => {
+      t.equal(answer.status, 503, what)
+      t.match(answer.headers['retry-after'], /^[1-9]\d*$/, what)
+      t.strictSame(answer.setCookies, [], what)
+    }
 
-      await trouble.begin(redis)
-      const [dueCall, freshCall, session, noSession, logout, callback, login, ready] = await Promise.all([
-        due.fetch('/flux/a'),
-        fresh.fetch('/flux/a'),
-        fresh.fetch('/auth/session'),
-        bff.browser().fetch('/auth/session'),
-        leaver.fetch('/auth/logout', { method: 'POST' }),
-        comeBack(coming, back),
-        bff.browser().navigate('/auth/login'),
-        opsStatus(bff),
-      ])
-      isRefused('a call that needs a refresh', dueCall)
-      t.match(dueCall.json(), { code: 'store_unavailable' })
-      if (trouble.reads === true) {
-        t.equal(freshCall.status, 200, 'a call that needs a read alone')
-        t.match(session.json(), { authenticated: true })
-        t.match(noSession.json(), { authenticated: false })
-      } else {
-        isRefused('a call', freshCall)
-        t.match(freshCall.json(), { code: 'store_unavailable' })
-        isRefused('/auth/session', session)
-        isRefused('/auth/session without a cookie', noSession)
-      }
-      if (trouble.deletes === true) t.equal(logout.status, 204, 'a sign-out')
-      else isRefused('a sign-out', logout)
-      isRefused('a callback', callback)
-      t.match(callback.headers['content-type'], /^text\/html/, 'a page, and no way round in a circle')
-      t.match(callback.text, '<p>The sign-in could not be completed. Try again in a moment.</p>')
-      t.equal(callback.headers.location, undefined)
-      t.equal(redeemed(), redeemedBefore, 'no code is redeemed')
-      t.equal(await counted([bff], 'bff_sign_in_failures_total{reason="store"}'), 1)
-      t.equal(login.status, 303, 'to begin a sign-in needs no store')
-      t.equal(ready, 503)
+    await trouble.begin(redis)
+    const [dueCall, freshCall, session, noSession, logout, callback, login, ready] = await Promise.all([
+      due.fetch('/flux/a'),
+      fresh.fetch('/flux/a'),
+      fresh.fetch('/auth/session'),
+      bff.browser().fetch('/auth/session'),
+      leaver.fetch('/auth/logout', { method: 'POST' }),
+      comeBack(coming, back),
+      bff.browser().navigate('/auth/login'),
+      opsStatus(bff),
+    ])
+    isRefused('a call that needs a refresh', dueCall)
+    t.match(dueCall.json(), { code: 'store_unavailable' })
+    if (trouble.reads === true) {
+      t.equal(freshCall.status, 200, 'a call that needs a read alone')
+      t.match(session.json(), { authenticated: true })
+      t.match(noSession.json(), { authenticated: false })
+    } else {
+      isRefused('a call', freshCall)
+      t.match(freshCall.json(), { code: 'store_unavailable' })
+      isRefused('/auth/session', session)
+      isRefused('/auth/session without a cookie', noSession)
+    }
+    if (trouble.deletes === true) t.equal(logout.status, 204, 'a sign-out')
+    else isRefused('a sign-out', logout)
+    isRefused('a callback', callback)
+    t.match(callback.headers['content-type'], /^text\/html/, 'a page, and no way round in a circle')
+    t.match(callback.text, '<p>The sign-in could not be completed. Try again in a moment.</p>')
+    t.equal(callback.headers.location, undefined)
+    t.equal(redeemed(), redeemedBefore, 'no code is redeemed')
+    t.equal(await counted([bff], 'bff_sign_in_failures_total{reason="store"}'), 1)
+    t.equal(login.status, 303, 'to begin a sign-in needs no store')
+    t.equal(ready, 503)
 
-      await trouble.end(redis)
-      await untilReady(bff)
-      await until('a call that needs a refresh', async () => (await due.fetch('/flux/a')).status === 200)
-      t.equal((await fresh.fetch('/flux/a')).status, 200)
-      const stays = trouble.deletes === true ? 401 : 200
-      t.equal((await leaver.fetch('/flux/a')).status, stays)
-      t.equal((await comeBack(coming, back)).headers.location, '/app#_', 'the same callback works')
-      t.equal((await coming.fetch('/flux/a')).status, 200)
-      t.equal(presentations(sandbox).length, 1, 'the refresh token was presented once')
-      t.equal(sandbox.counters().reuseDetected, 0)
-    },
-  )
+    await trouble.end(redis)
+    await untilReady(bff)
+    await until('a call that needs a refresh', async () => (await due.fetch('/flux/a')).status === 200)
+    t.equal((await fresh.fetch('/flux/a')).status, 200)
+    const stays = trouble.deletes === true ? 401 : 200
+    t.equal((await leaver.fetch('/flux/a')).status, stays)
+    t.equal((await comeBack(coming, back)).headers.location, '/app#_', 'the same callback works')
+    t.equal((await coming.fetch('/flux/a')).status, 200)
+    t.equal(presentations(sandbox).length, 1, 'the refresh token was presented once')
+    t.equal(sandbox.counters().reuseDetected, 0)
+  })
 }

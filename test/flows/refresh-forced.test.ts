@@ -4,27 +4,24 @@ import { presentations, startReplicas, through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { counted } from './load.ts'
 
-t.test(
-  'without a refresh token, invalid_token ends the session on every replica, for all callers',
-  async (t) => {
-    const { sandbox, replicas } = await startReplicas(t)
-    sandbox.faults.set({ omitRefreshToken: true })
-    const browser = replicas[0].browser()
-    await signIn(browser, sandbox)
-    const browsers = replicas.map((replica) => through(replica, browser))
-    for (const each of browsers) t.equal((await each.fetch('/flux/temperature')).status, 200)
-    sandbox.expireAccessTokens()
-    const answers = await Promise.all(
-      Array.from({ length: 30 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature')),
-    )
-    for (const answer of answers) {
-      t.equal(answer.status, 401, answer.text)
-      t.match(answer.json(), { code: 'login_required', loginUrl: '/auth/login', detail: /ended/ })
-    }
-    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
-    t.equal(await counted(replicas, 'bff_sessions_ended_total{reason="refused"}'), 1, 'counted once')
-  },
-)
+t.test('without a refresh token, invalid_token ends the session for all callers', async (t) => {
+  const { sandbox, replicas } = await startReplicas(t)
+  sandbox.faults.set({ omitRefreshToken: true })
+  const browser = replicas[0].browser()
+  await signIn(browser, sandbox)
+  const browsers = replicas.map((replica) => through(replica, browser))
+  for (const each of browsers) t.equal((await each.fetch('/flux/temperature')).status, 200)
+  sandbox.expireAccessTokens()
+  const answers = await Promise.all(
+    Array.from({ length: 30 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature')),
+  )
+  for (const answer of answers) {
+    t.equal(answer.status, 401, answer.text)
+    t.match(answer.json(), { code: 'login_required', loginUrl: '/auth/login', detail: /ended/ })
+  }
+  t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+  t.equal(await counted(replicas, 'bff_sessions_ended_total{reason="refused"}'), 1, 'counted once')
+})
 
 t.test('without a refresh token, a refusal that does not name invalid_token keeps the session', async (t) => {
   const sandbox = await startSandbox(t, { faults: { omitRefreshToken: true } })

@@ -1,18 +1,12 @@
 import t from 'tap'
-import { type Child, type Teardown, waitForOutput } from '../helpers/child.ts'
+import { type Teardown, waitForOutput } from '../helpers/child.ts'
 import { accepts, freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { runServer, SERVER_ENV, startBuilt } from '../helpers/server-process.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
-interface Starting {
-  readonly url: string
-  readonly child: Child
-  isOpen(): Promise<boolean>
-}
-
 /** A server whose health checks can be asked, and whose public port may still be closed. */
-async function beginStart(t: Teardown, redisUrl: string): Promise<Starting> {
+async function beginStart(t: Teardown, redisUrl: string) {
   const [port, opsPort] = [await freePort(), await freePort()]
   const { SESSION_STORE: _, ...env } = SERVER_ENV
   const child = startBuilt(t, 'main.js', {

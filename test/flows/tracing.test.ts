@@ -254,21 +254,18 @@ t.test('with a collector', async (t) => {
   })
 })
 
-t.test(
-  'without a collector nothing of OpenTelemetry is loaded, and no context follows a request',
-  async (t) => {
-    const watched = probe(makeFolder('no-tracing'))
-    const server = await startServer(t, {
-      ...watched.env,
-      OTEL_TRACES_SAMPLER: 'always_on',
-      OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9',
-      OTEL_SDK_DISABLED: 'true',
-    })
-    await createBrowser(server.publicUrl).fetch('/auth/session')
-    t.equal(await server.stop(), 0)
-    t.strictSame(watched.read(), { sdk: false, contexts: 0 })
-  },
-)
+t.test('without a collector nothing of OpenTelemetry is loaded, and no context is made', async (t) => {
+  const watched = probe(makeFolder('no-tracing'))
+  const server = await startServer(t, {
+    ...watched.env,
+    OTEL_TRACES_SAMPLER: 'always_on',
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9',
+    OTEL_SDK_DISABLED: 'true',
+  })
+  await createBrowser(server.publicUrl).fetch('/auth/session')
+  t.equal(await server.stop(), 0)
+  t.strictSame(watched.read(), { sdk: false, contexts: 0 })
+})
 
 t.test('a collector that does not answer delays nothing, and is reported once', async (t) => {
   const collector = await startCollector(t)

@@ -19,47 +19,44 @@ function isRetryPage(t: Test, answer: Answer, status: number, what: string): voi
   t.notMatch(answer.setCookies.join(), /session|record/, what)
 }
 
-t.test(
-  'without tokens there is a page with a retry link, the code is sent once, and a session before lives on',
-  async (t) => {
-    for (const [fault, status] of [
-      [{ mode: 'refuse' }, 400],
-      [{ mode: 'status', status: 500 }, 503],
-      [{ mode: 'status', status: 503, headers: { 'retry-after': '7' } }, 503],
-      [{ mode: 'status', status: 429 }, 503],
-      [{ mode: 'invalid_client' }, 503],
-      [{ mode: 'refuse', error: 'unauthorized_client' }, 503],
-      [{ mode: 'status', status: 302, headers: { location: 'https://evil.test' } }, 503],
-      [{ mode: 'status', status: 502 }, 502],
-      [{ mode: 'status', status: 504 }, 502],
-      [{ mode: 'html' }, 502],
-      [{ mode: 'truncated' }, 502],
-      [{ mode: 'drop' }, 502],
-      [{ mode: 'cut' }, 502],
-      [{ mode: 'hang' }, 504],
-      [{ mode: 'stall' }, 504],
-    ] as const) {
-      const { sandbox, bff, browser } = await signedIn(status === 504 ? { TOKEN_TIMEOUT_MS: '300' } : {})
-      const cookies = new Map(browser.cookies)
-      sandbox.faults.set({ tokenEndpoint: fault })
-      const reason = status === 400 ? 'login_failed' : 'unavailable'
-      const failures = () => counted([bff], `bff_sign_in_failures_total{reason="${reason}"}`)
-      const before = await failures()
-      const what = JSON.stringify(fault)
-      const answer = await signIn(browser, sandbox, '/app?x=1')
-      isRetryPage(t, answer, status, what)
-      t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, what)
-      t.strictSame(browser.cookies, cookies, `${what}: the login cookie is gone`)
-      t.notMatch(answer.text, /invalid_client|unauthorized|evil/, what)
-      t.equal(await failures(), before + 1, what)
-      const [line = '', ...more] = bff.log().match(/.*"event":"login\.failed".*/g) ?? []
-      // Nobody can sign in until that is fixed.
-      t.equal(JSON.parse(line).level, /_client/.test(what) ? 'error' : 'warn', what)
-      t.strictSame(more, [], what)
-      t.equal((await browser.fetch('/flux/a')).status, 200, what)
-    }
-  },
-)
+t.test('without tokens there is a page with a retry link, and the session before lives on', async (t) => {
+  for (const [fault, status] of [
+    [{ mode: 'refuse' }, 400],
+    [{ mode: 'status', status: 500 }, 503],
+    [{ mode: 'status', status: 503, headers: { 'retry-after': '7' } }, 503],
+    [{ mode: 'status', status: 429 }, 503],
+    [{ mode: 'invalid_client' }, 503],
+    [{ mode: 'refuse', error: 'unauthorized_client' }, 503],
+    [{ mode: 'status', status: 302, headers: { location: 'https://evil.test' } }, 503],
+    [{ mode: 'status', status: 502 }, 502],
+    [{ mode: 'status', status: 504 }, 502],
+    [{ mode: 'html' }, 502],
+    [{ mode: 'truncated' }, 502],
+    [{ mode: 'drop' }, 502],
+    [{ mode: 'cut' }, 502],
+    [{ mode: 'hang' }, 504],
+    [{ mode: 'stall' }, 504],
+  ] as const) {
+    const { sandbox, bff, browser } = await signedIn(status === 504 ? { TOKEN_TIMEOUT_MS: '300' } : {})
+    const cookies = new Map(browser.cookies)
+    sandbox.faults.set({ tokenEndpoint: fault })
+    const reason = status === 400 ? 'login_failed' : 'unavailable'
+    const failures = () => counted([bff], `bff_sign_in_failures_total{reason="${reason}"}`)
+    const before = await failures()
+    const what = JSON.stringify(fault)
+    const answer = await signIn(browser, sandbox, '/app?x=1')
+    isRetryPage(t, answer, status, what)
+    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, what)
+    t.strictSame(browser.cookies, cookies, `${what}: the login cookie is gone`)
+    t.notMatch(answer.text, /invalid_client|unauthorized|evil/, what)
+    t.equal(await failures(), before + 1, what)
+    const [line = '', ...more] = bff.log().match(/.*"event":"login\.failed".*/g) ?? []
+    // Nobody can sign in until that is fixed.
+    t.equal(JSON.parse(line).level, /_client/.test(what) ? 'error' : 'warn', what)
+    t.strictSame(more, [], what)
+    t.equal((await browser.fetch('/flux/a')).status, 200, what)
+  }
+})
 
 t.test('an unreachable token endpoint gets a 503 page', async (t) => {
   const { sandbox, bff } = await shared({ OAUTH_TOKEN_URL: 'http://127.0.0.1:9/token' })

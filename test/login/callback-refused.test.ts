@@ -87,33 +87,30 @@ t.test('a sign-in expires after ten minutes', async (t) => {
   t.equal(await begunAgo(590_000), 303)
 })
 
-t.test(
-  'a repeated callback is redeemed once: a signed-in browser goes home, any other gets 400',
-  async (t) => {
-    const { sandbox, bff } = await shared()
-    const browser = bff.browser()
-    const back = await begin(browser, sandbox, { query: '?returnTo=/app' })
-    const loginCookie = [...browser.cookies]
-    t.equal((await comeBack(browser, back)).headers.location, '/app#_')
-    const session = browser.cookies.get('session')!.value
+t.test('a callback is redeemed once; repeated, it leads a signed-in browser home', async (t) => {
+  const { sandbox, bff } = await shared()
+  const browser = bff.browser()
+  const back = await begin(browser, sandbox, { query: '?returnTo=/app' })
+  const loginCookie = [...browser.cookies]
+  t.equal((await comeBack(browser, back)).headers.location, '/app#_')
+  const session = browser.cookies.get('session')!.value
 
-    for (const from of ['cross-site', 'same-site'] as const) {
-      const again = await browser.navigate(back, { from })
-      t.equal(again.status, 303, `reloaded, ${from}`)
-      t.equal(again.headers.location, '/#_')
-    }
-    for (const [name, cookie] of loginCookie) browser.cookies.set(name, cookie)
-    const withCookie = await comeBack(browser, back)
-    t.equal(withCookie.headers.location, '/#_', 'also while the login cookie is still there')
-    t.equal(browser.cookies.get('session')!.value, session, 'it is still the same session')
-    t.equal((await browser.fetch('/flux/a')).status, 200)
+  for (const from of ['cross-site', 'same-site'] as const) {
+    const again = await browser.navigate(back, { from })
+    t.equal(again.status, 303, `reloaded, ${from}`)
+    t.equal(again.headers.location, '/#_')
+  }
+  for (const [name, cookie] of loginCookie) browser.cookies.set(name, cookie)
+  const withCookie = await comeBack(browser, back)
+  t.equal(withCookie.headers.location, '/#_', 'also while the login cookie is still there')
+  t.equal(browser.cookies.get('session')!.value, session, 'it is still the same session')
+  t.equal((await browser.fetch('/flux/a')).status, 200)
 
-    await browser.fetch('/auth/logout', { method: 'POST' })
-    isProblemPage(t, await comeBack(browser, back), 400, 'signed out')
-    isProblemPage(t, await comeBack(bff.browser(), back), 400, 'another browser')
-    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, 'one token request')
-  },
-)
+  await browser.fetch('/auth/logout', { method: 'POST' })
+  isProblemPage(t, await comeBack(browser, back), 400, 'signed out')
+  isProblemPage(t, await comeBack(bff.browser(), back), 400, 'another browser')
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, 'one token request')
+})
 
 t.test('of two replicas that get the same callback at once, one redeems it', async (t) => {
   const { sandbox, redis, bff: one } = await signedInOverRedis(t)

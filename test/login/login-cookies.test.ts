@@ -4,6 +4,7 @@ import { shared } from '../helpers/shared.ts'
 import { decide, startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
 import { ask, field, portOf, speak } from '../http/wire.ts'
+import { begin, comeBack } from './sign-ins.ts'
 
 /** The default secret of every server in the tests. */
 const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
@@ -86,11 +87,10 @@ t.test('a browser keeps five sign-ins, and a sixth drops the oldest', async (t) 
   t.strictSame(attributes, ['HttpOnly', 'Path=/', 'SameSite=Lax'])
   t.equal(browser.cookies.size, 5)
   for (const tab of [3, 5, 1]) {
-    const back = await decide(sandbox, starts[tab]!)
-    const answer = await browser.navigate(back, { from: 'cross-site' })
+    const answer = await comeBack(browser, await decide(sandbox, starts[tab]!))
     t.equal(answer.headers.location, `/tab-${tab}#_`, 'the others come back, in any order')
   }
-  const late = await browser.navigate(await decide(sandbox, starts[0]!), { from: 'cross-site' })
+  const late = await comeBack(browser, await decide(sandbox, starts[0]!))
   t.equal(late.status, 400)
 })
 
@@ -125,11 +125,7 @@ t.test('foreign login cookies are cleared and prevent no sign-in', async (t) => 
   ])
   for (const [name, value] of [...garbage, ['login-', '%%%'] as const])
     browser.cookies.set(name, { value, strict: false })
-  const start = await browser.navigate('/auth/login?returnTo=/app')
-  t.equal(start.status, 303)
-  const back = await browser.navigate(await decide(sandbox, String(start.headers.location)), {
-    from: 'cross-site',
-  })
+  const back = await comeBack(browser, await begin(browser, sandbox, { query: '?returnTo=/app' }))
   t.equal(back.headers.location, '/app#_')
   for (const name of garbage.keys()) t.notOk(browser.cookies.has(name), `${name} is dropped`)
 
@@ -162,7 +158,7 @@ t.test('a login cookie of another sign-in, of another name, or altered does not 
     t.equal((await ask(port, question)).status, 400, cookie.slice(0, 30))
   }
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
-  const good = await browser.navigate(back.href, { from: 'cross-site' })
+  const good = await comeBack(browser, back.href)
   t.equal(good.status, 303, 'and the right one still works after all that')
 })
 

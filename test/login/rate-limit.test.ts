@@ -79,26 +79,23 @@ t.test('the store has the last word, and is not asked again for a client above t
   await t.resolves(elsewhere, 'the third of all processes')
 })
 
-t.test(
-  'a store that is slow or away refuses nobody: this process counts, and a late reply counts too',
-  async (t) => {
-    const { calls, store } = heldStore()
-    const count = limitOf({ store })
-    await t.resolves(count('192.0.2.1'))
-    calls[0]!.reply({ count: 3, leftMs: 60_000 })
-    await Promise.resolve()
-    await t.rejects(count('192.0.2.1'), LIMITED, 'two in other processes')
+t.test('a store that is slow or away refuses nobody, and a late reply counts', async (t) => {
+  const { calls, store } = heldStore()
+  const count = limitOf({ store })
+  await t.resolves(count('192.0.2.1'))
+  calls[0]!.reply({ count: 3, leftMs: 60_000 })
+  await Promise.resolve()
+  await t.rejects(count('192.0.2.1'), LIMITED, 'two in other processes')
 
-    for (let attempt = 0; attempt < 3; attempt += 1) await t.resolves(count('192.0.2.2'))
-    calls[1]!.reply({ count: 1, leftMs: 60_000 })
-    await Promise.resolve()
-    await t.rejects(count('192.0.2.2'), LIMITED, 'the reply to the first says nothing of the other two')
+  for (let attempt = 0; attempt < 3; attempt += 1) await t.resolves(count('192.0.2.2'))
+  calls[1]!.reply({ count: 1, leftMs: 60_000 })
+  await Promise.resolve()
+  await t.rejects(count('192.0.2.2'), LIMITED, 'the reply to the first says nothing of the other two')
 
-    const broken = limitOf({ store: { countTry: () => Promise.reject(new Error('away')) } })
-    for (let attempt = 0; attempt < 3; attempt += 1) await t.resolves(broken('192.0.2.1'))
-    await t.rejects(broken('192.0.2.1'), LIMITED)
-  },
-)
+  const broken = limitOf({ store: { countTry: () => Promise.reject(new Error('away')) } })
+  for (let attempt = 0; attempt < 3; attempt += 1) await t.resolves(broken('192.0.2.1'))
+  await t.rejects(broken('192.0.2.1'), LIMITED)
+})
 
 t.test('a reply that came in time counts although the process was held up', async (t) => {
   const { port1, port2 } = new MessageChannel()
@@ -128,44 +125,41 @@ async function permitted(port: number): Promise<number> {
   throw new Error(`more than ${MANY}`)
 }
 
-t.test(
-  'replicas share the limits through Redis, which holds no name, and limit alone without it',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const redis = await startRedis(t)
-    const env = { REDIS_URL: redis.url, LOGIN_RATE_PER_MINUTE: String(MANY), OAUTH_FLOWS: 'code,password' }
-    const [one, other, third] = await Promise.all([1, 2, 3].map(() => startBff(t, sandbox, env)))
-    await Promise.all([one!, other!, third!].map(untilReady))
-    t.equal(await permitted(portOf(one!)), MANY)
-    const more = await permitted(portOf(other!))
-    t.ok(more <= MANY / 4, `${more} more on the other replica`)
+t.test('replicas share the limits through Redis without names, or limit alone', async (t) => {
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t)
+  const env = { REDIS_URL: redis.url, LOGIN_RATE_PER_MINUTE: String(MANY), OAUTH_FLOWS: 'code,password' }
+  const [one, other, third] = await Promise.all([1, 2, 3].map(() => startBff(t, sandbox, env)))
+  await Promise.all([one!, other!, third!].map(untilReady))
+  t.equal(await permitted(portOf(one!)), MANY)
+  const more = await permitted(portOf(other!))
+  t.ok(more <= MANY / 4, `${more} more on the other replica`)
 
-    const statuses: number[] = []
-    for (let attempt = 0; attempt < 9; attempt += 1) {
-      const browser = (attempt % 2 === 0 ? one : other)!.browser()
-      statuses.push((await sendPassword(browser, { ...ALICE, password: 'wrong' })).status)
-    }
-    const tried = statuses.filter((status) => status === 401).length
-    t.ok(tried >= 5 && tried <= 7, `${statuses}`)
+  const statuses: number[] = []
+  for (let attempt = 0; attempt < 9; attempt += 1) {
+    const browser = (attempt % 2 === 0 ? one : other)!.browser()
+    statuses.push((await sendPassword(browser, { ...ALICE, password: 'wrong' })).status)
+  }
+  const tried = statuses.filter((status) => status === 401).length
+  t.ok(tried >= 5 && tried <= 7, `${statuses}`)
 
-    const keys = (await redis.cli('keys', 'bff:r:*')).split('\n')
-    t.strictSame(
-      [...new Set(keys.map((key) => key.replace(/:[0-9a-f]{4}$/, '')))].sort(),
-      ['bff:r:password-address', 'bff:r:password-username', 'bff:r:sign-in'],
-      'without names',
-    )
-    for (const key of keys) {
-      const life = Number(await redis.cli('pttl', key))
-      t.ok(life > 0 && life <= 60_000, `${key} lives ${life} ms`)
-    }
+  const keys = (await redis.cli('keys', 'bff:r:*')).split('\n')
+  t.strictSame(
+    [...new Set(keys.map((key) => key.replace(/:[0-9a-f]{4}$/, '')))].sort(),
+    ['bff:r:password-address', 'bff:r:password-username', 'bff:r:sign-in'],
+    'without names',
+  )
+  for (const key of keys) {
+    const life = Number(await redis.cli('pttl', key))
+    t.ok(life > 0 && life <= 60_000, `${key} lives ${life} ms`)
+  }
 
-    redis.pause()
-    t.teardown(() => redis.resume())
-    const startedAt = performance.now()
-    t.equal(await permitted(portOf(third!)), MANY, 'Redis hangs')
-    t.ok(performance.now() - startedAt < MANY * 500, 'far less than a command timeout each')
-  },
-)
+  redis.pause()
+  t.teardown(() => redis.resume())
+  const startedAt = performance.now()
+  t.equal(await permitted(portOf(third!)), MANY, 'Redis hangs')
+  t.ok(performance.now() - startedAt < MANY * 500, 'far less than a command timeout each')
+})
 
 t.test('too many sign-ins in a minute get 429 with Retry-After', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '3' })

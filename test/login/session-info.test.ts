@@ -15,38 +15,35 @@ const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 const TIMES = ['createdAt', 'idleExpiresAt', 'expiresAt', 'accessTokenExpiresAt', 'now']
 const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
 
-t.test(
-  'GET /auth/session describes a session by times in UTC, flow and default account, and never sends a token',
-  async (t) => {
-    const { sandbox, bff } = await shared({ SESSION_IDLE_SECONDS: '600', SESSION_MAX_SECONDS: '1200' })
-    const browser = bff.browser()
-    const begin = Date.now()
-    await signIn(browser, sandbox)
-    const answer = await browser.fetch('/auth/session')
-    t.equal(answer.status, 200)
-    t.match(answer.headers['content-type'], /^application\/json/)
-    t.equal(answer.headers['cache-control'], 'no-store')
-    t.strictSame(answer.setCookies, [])
-    const session = answer.json()
-    const { sessionId, ...rest } = session
-    const facts = { authenticated: true, flow: 'code', refreshable: true, wac: 'DEMO', user: null }
-    t.strictSame(Object.keys(rest).sort(), [...Object.keys(facts), ...TIMES].sort())
-    t.match(rest, facts)
-    for (const name of TIMES) t.match(rest[name], ISO, name)
-    const at = (name: string): number => Date.parse(String(session[name]))
-    t.ok(at('createdAt') >= begin && at('createdAt') <= Date.now())
-    t.equal(at('idleExpiresAt') - at('createdAt'), 600_000)
-    t.equal(at('expiresAt') - at('createdAt'), 1_200_000)
-    t.ok(Math.abs(at('accessTokenExpiresAt') - begin - 3_600_000) < 5_000)
-    t.ok(at('now') >= at('createdAt') && at('now') <= Date.now())
-    t.match(sessionId, /^[0-9a-f]{12}$/)
-    t.match(bff.log(), `"recordKey":"${sessionId}"`, 'the log names the session in the same way')
-    const calls = sandbox.journal.entries({ endpoint: 'resource' })
-    t.equal(calls.length, 0, 'reading the session does not call the resource server')
-    const without = (await signedIn({ WAC: '' })).browser
-    t.equal((await without.fetch('/auth/session')).json().wac, null, 'without a default account')
-  },
-)
+t.test('GET /auth/session describes a session, and never sends a token', async (t) => {
+  const { sandbox, bff } = await shared({ SESSION_IDLE_SECONDS: '600', SESSION_MAX_SECONDS: '1200' })
+  const browser = bff.browser()
+  const begin = Date.now()
+  await signIn(browser, sandbox)
+  const answer = await browser.fetch('/auth/session')
+  t.equal(answer.status, 200)
+  t.match(answer.headers['content-type'], /^application\/json/)
+  t.equal(answer.headers['cache-control'], 'no-store')
+  t.strictSame(answer.setCookies, [])
+  const session = answer.json()
+  const { sessionId, ...rest } = session
+  const facts = { authenticated: true, flow: 'code', refreshable: true, wac: 'DEMO', user: null }
+  t.strictSame(Object.keys(rest).sort(), [...Object.keys(facts), ...TIMES].sort())
+  t.match(rest, facts)
+  for (const name of TIMES) t.match(rest[name], ISO, name)
+  const at = (name: string): number => Date.parse(String(session[name]))
+  t.ok(at('createdAt') >= begin && at('createdAt') <= Date.now())
+  t.equal(at('idleExpiresAt') - at('createdAt'), 600_000)
+  t.equal(at('expiresAt') - at('createdAt'), 1_200_000)
+  t.ok(Math.abs(at('accessTokenExpiresAt') - begin - 3_600_000) < 5_000)
+  t.ok(at('now') >= at('createdAt') && at('now') <= Date.now())
+  t.match(sessionId, /^[0-9a-f]{12}$/)
+  t.match(bff.log(), `"recordKey":"${sessionId}"`, 'the log names the session in the same way')
+  const calls = sandbox.journal.entries({ endpoint: 'resource' })
+  t.equal(calls.length, 0, 'reading the session does not call the resource server')
+  const without = (await signedIn({ WAC: '' })).browser
+  t.equal((await without.fetch('/auth/session')).json().wac, null, 'without a default account')
+})
 
 t.test('a member that the schema of the session does not name is not sent', async (t) => {
   const server = createServer(configOf({}), createLog('silent'))
@@ -89,14 +86,6 @@ t.test('GET /auth/session does not extend the session', async (t) => {
     t.strictSame(answer.json(), { ...ANONYMOUS, ended }, 'every tab and every later call learns the reason')
     t.strictSame(answer.setCookies, [], 'reading the reason clears no cookie')
   }
-  const refused = await browser.fetch('/flux/a')
-  t.equal(refused.status, 401)
-  t.match(refused.json(), {
-    code: 'login_required',
-    reason: 'idle',
-    loginUrl: '/auth/login',
-    detail: /without use/,
-  })
 })
 
 t.test('POST /auth/session moves the idle limit and never the absolute one', async (t) => {
@@ -138,32 +127,29 @@ t.test('POST /auth/session needs a session and accepts any body', async (t) => {
   }
 })
 
-t.test(
-  'a cookie signed with an older secret is set again once under the newest, and both are accepted',
-  async (t) => {
-    const { sandbox, redis, bff, browser } = await signedInOverRedis(t, { SESSION_SECRET: A })
-    const signedByA = browser.cookies.get('session')!.value
-    const env = { REDIS_URL: redis.url, PUBLIC_URL: bff.publicUrl, SESSION_SECRET: `${B},${A}` }
-    const both = await startBff(t, sandbox, env)
-    await untilReady(both)
-    const port = portOf(both)
-    const get = (target: string, session: string) =>
-      ask(port, { target, headers: [OWN, ['Cookie', `session=${session}`]] })
+t.test('a cookie signed with an older secret is set again once under the newest', async (t) => {
+  const { sandbox, redis, bff, browser } = await signedInOverRedis(t, { SESSION_SECRET: A })
+  const signedByA = browser.cookies.get('session')!.value
+  const env = { REDIS_URL: redis.url, PUBLIC_URL: bff.publicUrl, SESSION_SECRET: `${B},${A}` }
+  const both = await startBff(t, sandbox, env)
+  await untilReady(both)
+  const port = portOf(both)
+  const get = (target: string, session: string) =>
+    ask(port, { target, headers: [OWN, ['Cookie', `session=${session}`]] })
 
-    t.equal((await get('/flux/a', signedByA)).status, 200, 'it works without being set again')
-    const renewed = await get('/auth/session', signedByA)
-    t.match(problemOf(renewed), { authenticated: true })
-    const [record, session = '', ...more] = [...(renewed.headers.get('set-cookie') ?? [])].sort()
-    t.strictSame(more, [])
-    t.match(record, /^record=.*; Path=\/; HttpOnly; SameSite=Lax$/)
-    t.match(session, /^session=.*; Path=\/; HttpOnly; SameSite=Strict$/)
-    const signedByB = /^session=([^;]*)/.exec(session)![1]!
-    t.equal(signedByB.split('.')[0], signedByA.split('.')[0], 'it is the same session')
-    t.not(signedByB, signedByA)
-    const again = await get('/auth/session', signedByB)
-    t.notOk(again.headers.has('set-cookie'), 'and is not set again')
-  },
-)
+  t.equal((await get('/flux/a', signedByA)).status, 200, 'it works without being set again')
+  const renewed = await get('/auth/session', signedByA)
+  t.match(problemOf(renewed), { authenticated: true })
+  const [record, session = '', ...more] = [...(renewed.headers.get('set-cookie') ?? [])].sort()
+  t.strictSame(more, [])
+  t.match(record, /^record=.*; Path=\/; HttpOnly; SameSite=Lax$/)
+  t.match(session, /^session=.*; Path=\/; HttpOnly; SameSite=Strict$/)
+  const signedByB = /^session=([^;]*)/.exec(session)![1]!
+  t.equal(signedByB.split('.')[0], signedByA.split('.')[0], 'it is the same session')
+  t.not(signedByB, signedByA)
+  const again = await get('/auth/session', signedByB)
+  t.notOk(again.headers.has('set-cookie'), 'and is not set again')
+})
 
 t.test('staying signed in waits until Redis has recorded it, and is 503 if Redis does not', async (t) => {
   const { redis, browser } = await signedInOverRedis(t)

@@ -60,86 +60,80 @@ t.test('flow=token requests a token without a code challenge', async (t) => {
   t.equal((await alone.navigate('/auth/login?flow=code')).status, 400)
 })
 
-t.test(
-  'the page of the callback sends the fragment, and the session lasts as long as its token',
-  async (t) => {
-    const { sandbox, bff } = await shared(PERMITTED)
-    sandbox.faults.set({ tokenLifeSeconds: 900 })
-    const browser = bff.browser()
-    const arrival = await arrive(browser, sandbox)
+t.test('the page sends the fragment, and the session lasts as long as its token', async (t) => {
+  const { sandbox, bff } = await shared(PERMITTED)
+  sandbox.faults.set({ tokenLifeSeconds: 900 })
+  const browser = bff.browser()
+  const arrival = await arrive(browser, sandbox)
 
-    const page = await comeBack(browser, arrival.path)
-    t.equal(page.status, 200)
-    t.match(page.headers['content-type'], /^text\/html/)
-    t.equal(page.headers['cache-control'], 'no-store')
-    t.match(
-      page.headers['content-security-policy'],
-      /^default-src 'none'; .*script-src 'sha256-[^']+'; connect-src 'self';.*frame-ancestors 'none'/,
-    )
-    t.strictSame(page.setCookies, [], 'nothing has happened yet')
+  const page = await comeBack(browser, arrival.path)
+  t.equal(page.status, 200)
+  t.match(page.headers['content-type'], /^text\/html/)
+  t.equal(page.headers['cache-control'], 'no-store')
+  t.match(
+    page.headers['content-security-policy'],
+    /^default-src 'none'; .*script-src 'sha256-[^']+'; connect-src 'self';.*frame-ancestors 'none'/,
+  )
+  t.strictSame(page.setCookies, [], 'nothing has happened yet')
 
-    const answer = await postFragment(browser, arrival)
-    t.equal(answer.status, 200)
-    t.equal(answer.headers.location, '/app?a=1#_')
-    const session = await browser.fetch('/auth/session')
-    t.strictSame({ ...answer.json(), now: '' }, { ...session.json(), now: '' }, 'the body of /auth/session')
-    const facts = answer.json()
-    t.match(facts, { authenticated: true, flow: 'token', refreshable: false, wac: 'DEMO' })
-    t.equal(facts.expiresAt, facts.accessTokenExpiresAt)
-    const lives = Date.parse(String(facts.expiresAt)) - Date.parse(String(facts.createdAt))
-    t.ok(lives <= 900_000 && lives > 890_000, `${lives} ms`)
-    t.notMatch(answer.text, arrival.members.access_token!)
+  const answer = await postFragment(browser, arrival)
+  t.equal(answer.status, 200)
+  t.equal(answer.headers.location, '/app?a=1#_')
+  const session = await browser.fetch('/auth/session')
+  t.strictSame({ ...answer.json(), now: '' }, { ...session.json(), now: '' }, 'the body of /auth/session')
+  const facts = answer.json()
+  t.match(facts, { authenticated: true, flow: 'token', refreshable: false, wac: 'DEMO' })
+  t.equal(facts.expiresAt, facts.accessTokenExpiresAt)
+  const lives = Date.parse(String(facts.expiresAt)) - Date.parse(String(facts.createdAt))
+  t.ok(lives <= 900_000 && lives > 890_000, `${lives} ms`)
+  t.notMatch(answer.text, arrival.members.access_token!)
 
-    t.ok((await counted([bff], 'bff_sessions_started_total{flow="token"}')) > 0)
-    t.equal((await browser.fetch('/flux/a')).status, 200)
-    const [call] = sandbox.journal.entries({ endpoint: 'resource' })
-    t.equal(call?.headers.authorization, `Bearer ${arrival.members.access_token}`)
-    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'nothing to redeem')
-    t.notMatch(bff.log(), arrival.members.access_token!)
+  t.ok((await counted([bff], 'bff_sessions_started_total{flow="token"}')) > 0)
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+  const [call] = sandbox.journal.entries({ endpoint: 'resource' })
+  t.equal(call?.headers.authorization, `Bearer ${arrival.members.access_token}`)
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'nothing to redeem')
+  t.notMatch(bff.log(), arrival.members.access_token!)
 
-    isProblem(t, await postFragment(browser, arrival), 400, 'login_failed', 'once only')
-    const reloaded = await browser.navigate(arrival.path)
-    t.equal(reloaded.status, 303, 'reloaded')
-    t.equal(reloaded.headers.location, '/#_')
-  },
-)
+  isProblem(t, await postFragment(browser, arrival), 400, 'login_failed', 'once only')
+  const reloaded = await browser.navigate(arrival.path)
+  t.equal(reloaded.status, 303, 'reloaded')
+  t.equal(reloaded.headers.location, '/#_')
+})
 
-t.test(
-  'a fragment is accepted only from the browser that began the sign-in, and only unaltered',
-  async (t) => {
-    const { sandbox, bff, browser } = await signedIn(PERMITTED)
-    const before = browser.cookies.get('session')!.value
-    const arrival = await arrive(browser, sandbox)
-    const { access_token, ...rest } = arrival.members
-    const other = bff.browser()
-    await other.navigate('/auth/login?flow=token')
+t.test('a fragment is accepted only unaltered, from the browser that began the sign-in', async (t) => {
+  const { sandbox, bff, browser } = await signedIn(PERMITTED)
+  const before = browser.cookies.get('session')!.value
+  const arrival = await arrive(browser, sandbox)
+  const { access_token, ...rest } = arrival.members
+  const other = bff.browser()
+  await other.navigate('/auth/login?flow=token')
 
-    isProblem(t, await postFragment(bff.browser(), arrival), 400, 'login_failed', 'no login cookie')
-    isProblem(t, await postFragment(other, arrival), 400, 'login_failed', 'a login cookie of another sign-in')
-    for (const [members, code, what] of [
-      [{ ...arrival.members, state: 'evil' }, 'login_failed', 'another state'],
-      [{ ...rest }, 'invalid_request', 'no token'],
-      [{ ...rest, access_token: '' }, 'invalid_request', 'an empty token'],
-      [{ ...arrival.members, error: 'access_denied' }, 'invalid_request', 'a token and an error'],
-      [{ ...rest, access_token: [access_token, 'x'] }, 'invalid_request', 'two tokens'],
-      [{ ...arrival.members, access_token: 'tök en' }, 'login_failed', 'a token that fits no header'],
-      [{ ...arrival.members, token_type: 'mac' }, 'login_failed', 'a token of another kind'],
-      [{ ...arrival.members, expires_in: '0' }, 'login_failed', 'a token that is due at once'],
-      [{ ...arrival.members, expires_in: 'soon' }, 'login_failed', 'a token of an unreadable life'],
-      [[], 'invalid_request', 'no object'],
-    ] as const) {
-      const changed = { path: arrival.path, members: members as Arrival['members'] }
-      const answer = await postFragment(browser, changed)
-      isProblem(t, answer, 400, code, what)
-      t.strictSame(answer.setCookies, [], what)
-    }
-    t.equal(browser.cookies.get('session')!.value, before, 'the session before lives on')
-    t.equal((await browser.fetch('/flux/a')).status, 200)
+  isProblem(t, await postFragment(bff.browser(), arrival), 400, 'login_failed', 'no login cookie')
+  isProblem(t, await postFragment(other, arrival), 400, 'login_failed', 'a login cookie of another sign-in')
+  for (const [members, code, what] of [
+    [{ ...arrival.members, state: 'evil' }, 'login_failed', 'another state'],
+    [{ ...rest }, 'invalid_request', 'no token'],
+    [{ ...rest, access_token: '' }, 'invalid_request', 'an empty token'],
+    [{ ...arrival.members, error: 'access_denied' }, 'invalid_request', 'a token and an error'],
+    [{ ...rest, access_token: [access_token, 'x'] }, 'invalid_request', 'two tokens'],
+    [{ ...arrival.members, access_token: 'tök en' }, 'login_failed', 'a token that fits no header'],
+    [{ ...arrival.members, token_type: 'mac' }, 'login_failed', 'a token of another kind'],
+    [{ ...arrival.members, expires_in: '0' }, 'login_failed', 'a token that is due at once'],
+    [{ ...arrival.members, expires_in: 'soon' }, 'login_failed', 'a token of an unreadable life'],
+    [[], 'invalid_request', 'no object'],
+  ] as const) {
+    const changed = { path: arrival.path, members: members as Arrival['members'] }
+    const answer = await postFragment(browser, changed)
+    isProblem(t, answer, 400, code, what)
+    t.strictSame(answer.setCookies, [], what)
+  }
+  t.equal(browser.cookies.get('session')!.value, before, 'the session before lives on')
+  t.equal((await browser.fetch('/flux/a')).status, 200)
 
-    t.equal((await postFragment(browser, arrival)).status, 200, 'and then the right one')
-    t.not(browser.cookies.get('session')!.value, before)
-  },
-)
+  t.equal((await postFragment(browser, arrival)).status, 200, 'and then the right one')
+  t.not(browser.cookies.get('session')!.value, before)
+})
 
 t.test('neither flow accepts the response of the other', async (t) => {
   const { sandbox, bff } = await shared(PERMITTED)
@@ -155,31 +149,28 @@ t.test('neither flow accepts the response of the other', async (t) => {
   t.notOk(browser.cookies.has('session'))
 })
 
-t.test(
-  'the faults of a fragment are reported in the documented order, and to a navigation as a page',
-  async (t) => {
-    const { bff } = await shared(PERMITTED)
-    const browser = bff.browser()
-    const post = (nonce: string, headers: Record<string, string>, body: string) =>
-      browser.fetch(`/auth/callback/${nonce}`, { method: 'POST', headers, body })
-    const nonce = 'A'.repeat(43)
-    const json = { 'content-type': 'application/json' }
-    const long = JSON.stringify({ access_token: 'x'.repeat(20_000) })
-    for (const [answer, status, code] of [
-      [await post('evil', { 'sec-fetch-site': 'cross-site' }, long), 403, 'cross_origin'],
-      [await post('evil', { 'content-type': 'text/plain' }, long), 400, 'login_failed'],
-      [await post(nonce, { 'content-type': 'text/plain' }, long), 415, 'unsupported_media_type'],
-      [await post(nonce, json, long), 413, 'payload_too_large'],
-      [await post(nonce, json, '{'), 400, 'invalid_request'],
-      [await post(nonce, json, '{"access_token":"x"}'), 400, 'login_failed'],
-    ] as const) {
-      isProblem(t, answer, status, code, code)
-    }
-    const page = await post(nonce, { 'sec-fetch-mode': 'navigate', accept: 'text/html' }, '')
-    t.equal(page.status, 415)
-    t.match(page.headers['content-type'], /^text\/html/)
-  },
-)
+t.test('the faults of a fragment are reported in the documented order', async (t) => {
+  const { bff } = await shared(PERMITTED)
+  const browser = bff.browser()
+  const post = (nonce: string, headers: Record<string, string>, body: string) =>
+    browser.fetch(`/auth/callback/${nonce}`, { method: 'POST', headers, body })
+  const nonce = 'A'.repeat(43)
+  const json = { 'content-type': 'application/json' }
+  const long = JSON.stringify({ access_token: 'x'.repeat(20_000) })
+  for (const [answer, status, code] of [
+    [await post('evil', { 'sec-fetch-site': 'cross-site' }, long), 403, 'cross_origin'],
+    [await post('evil', { 'content-type': 'text/plain' }, long), 400, 'login_failed'],
+    [await post(nonce, { 'content-type': 'text/plain' }, long), 415, 'unsupported_media_type'],
+    [await post(nonce, json, long), 413, 'payload_too_large'],
+    [await post(nonce, json, '{'), 400, 'invalid_request'],
+    [await post(nonce, json, '{"access_token":"x"}'), 400, 'login_failed'],
+  ] as const) {
+    isProblem(t, answer, status, code, code)
+  }
+  const page = await post(nonce, { 'sec-fetch-mode': 'navigate', accept: 'text/html' }, '')
+  t.equal(page.status, 415)
+  t.match(page.headers['content-type'], /^text\/html/)
+})
 
 t.test('a refusal in the fragment returns to the app with login_error', async (t) => {
   const sandbox = await startSandbox(t)

@@ -32,23 +32,20 @@ async function comeBackTwice(t: Test, sandbox: Sandbox, browser: Browser): Promi
 
 for (const hadSession of [true, false]) {
   const before = hadSession ? 'that had a session' : 'without a session'
-  t.test(
-    `two callbacks at once of a browser ${before} leave one session, which a sign-out ends`,
-    async (t) => {
-      const { sandbox, bff, port } = await shared()
-      const browser = bff.browser()
-      const old = hadSession ? sessionOf(await signIn(browser, sandbox)) : null
-      const sessions = await comeBackTwice(t, sandbox, browser)
-      const alive = await Promise.all(sessions.map((session) => lives(port, session)))
-      t.equal(alive.filter(Boolean).length, 1, 'one session lives')
-      if (old !== null) t.notOk(await lives(port, old))
-      // The browser keeps the cookies of the response that comes last, which may be those of the ended session.
-      const tab = bff.browser()
-      tab.cookies.set('session', { value: sessions[alive.indexOf(false)]!, strict: true })
-      t.equal((await tab.fetch('/auth/logout', { method: 'POST' })).status, 204)
-      for (const session of sessions) t.notOk(await lives(port, session), 'the sign-out ended it')
-    },
-  )
+  t.test(`two callbacks at once of a browser ${before} leave one session`, async (t) => {
+    const { sandbox, bff, port } = await shared()
+    const browser = bff.browser()
+    const old = hadSession ? sessionOf(await signIn(browser, sandbox)) : null
+    const sessions = await comeBackTwice(t, sandbox, browser)
+    const alive = await Promise.all(sessions.map((session) => lives(port, session)))
+    t.equal(alive.filter(Boolean).length, 1, 'one session lives')
+    if (old !== null) t.notOk(await lives(port, old))
+    // The browser keeps the cookies of the response that comes last, which may be those of the ended session.
+    const tab = bff.browser()
+    tab.cookies.set('session', { value: sessions[alive.indexOf(false)]!, strict: true })
+    t.equal((await tab.fetch('/auth/logout', { method: 'POST' })).status, 204)
+    for (const session of sessions) t.notOk(await lives(port, session), 'the sign-out ended it')
+  })
 }
 
 t.test('a session that a sign-in replaces is not revoked: a token may be one for each user', async (t) => {
