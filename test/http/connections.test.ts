@@ -166,13 +166,6 @@ t.test('a closing server responds on each connection that came before its port c
   await closed
 })
 
-t.test('a connection that sends no request ends half a second after the server closes', async (t) => {
-  const { app } = await startTracked(t)
-  const silent = connectTo(app)
-  await once(silent, 'connect')
-  await app.close()
-})
-
 t.test('a closing server resets no client that goes on sending a body that was refused', async (t) => {
   const { app } = await startTracked(t)
   const { socket, errors, sendOn } = connectStubborn(t, portOf(app))

@@ -166,7 +166,6 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
       }),
       row(404, 'not_found', to(`/auth/${PLANTED}`)),
       row(405, 'method_not_allowed', to('/auth/login', { method: 'POST' })),
-      row(405, 'method_not_allowed', to(`/auth/callback/${NONCE}`, { method: 'POST' })),
       row(502, 'upstream_unavailable', (browser) => signIn(browser, sandbox, '/app'), {
         text: NOT_COMPLETED,
         link: { href: '/auth/login?returnTo=%2Fapp', words: 'Try again' },

@@ -174,8 +174,6 @@ t.test('a redirect is not followed', async (t) => {
 t.test('an error with data is relayed, one with a page, a script or no type gives its status', async (t) => {
   for (const [status, type, kind] of [
     ['404 Not Found', 'application/json', 'finished'],
-    ['409 Conflict', 'application/problem+json', 'finished'],
-    ['422 Unprocessable Entity', 'application/xml', 'finished'],
     ['500 Internal Server Error', 'text/csv', 'finished'],
     ['503 Service Unavailable', 'text/plain', 'finished'],
     ['503 Service Unavailable', 'text/html', 'upstream_error'],
@@ -195,13 +193,6 @@ t.test('an error with data is relayed, one with a page, a script or no type give
       t.equal(answer.status, 599, what)
     }
   }
-})
-
-t.test('the connection of a refused response is used again', async (t) => {
-  const text = answerText('200 OK', ['Content-Type: text/html'], 'x'.repeat(2000))
-  const { upstream, port } = await start(t, text)
-  for (let i = 0; i < 3; i++) t.equal((await get(t, port)).status, 599)
-  t.equal(upstream.sockets.length, 1)
 })
 
 t.test('a large refused response is not read to its end', async (t) => {

@@ -3,6 +3,7 @@ import { Duplex } from 'node:stream'
 import t from 'tap'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { Relay } from '../../src/proxy/relay.ts'
+import { cookieHeader } from '../helpers/browser.ts'
 import { signedIn } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
@@ -50,7 +51,7 @@ t.test('a session whose reads hold its share for UPSTREAM_TIMEOUT_MS gets 429', 
   const [slow, other] = [server.browser(), server.browser()]
   await signIn(slow, sandbox)
   await signIn(other, sandbox)
-  const cookie = [...slow.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
+  const cookie = cookieHeader(slow)
   for (let i = 0; i < 32; i += 1) {
     const lines = ['GET /flux/large HTTP/1.1', `Host: localhost:${portOf(server)}`, `Cookie: ${cookie}`]
     const reader = rawBrowser(t, portOf(server), [...lines, 'Sec-Fetch-Site: same-origin'])
