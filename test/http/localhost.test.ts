@@ -1,12 +1,9 @@
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
 import net from 'node:net'
-import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { portOfUrl } from '../helpers/ports.ts'
 import { startServer } from '../helpers/server-process.ts'
-import { makeFolder } from '../helpers/watchdog.ts'
 import { speak } from './wire.ts'
 
 /** A machine whose `localhost` has two addresses, as most have; here both are IPv4. */
@@ -19,11 +16,10 @@ dns.lookup = (name, options, done) =>
 `
 
 t.test('with HOST=localhost the server has one address, and its hooks', async (t) => {
-  const file = join(makeFolder('localhost'), 'two-addresses.mjs')
-  writeFileSync(file, TWO_ADDRESSES)
+  const folder = t.testdir({ 'two-addresses.mjs': TWO_ADDRESSES })
   const server = await startServer(t, {
     HOST: 'localhost',
-    NODE_OPTIONS: `--import=${pathToFileURL(file).href}`,
+    NODE_OPTIONS: `--import=${pathToFileURL(folder).href}/two-addresses.mjs`,
   })
   const port = portOfUrl(server.publicUrl)
   t.match((await speak(port, 'rubbish\r\n\r\n')).answers, [{ status: 400 }])

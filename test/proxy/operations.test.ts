@@ -59,14 +59,8 @@ const OPERATIONS = {
   DeleteThing: thing('DELETE'),
 }
 
-/** A file with these operations. */
-function declare(operations: object): string {
-  const file = `${makeFolder('operations')}/operations.json`
-  writeFileSync(file, JSON.stringify({ operations }))
-  return file
-}
-
-const OPERATIONS_FILE = declare(OPERATIONS)
+const OPERATIONS_FILE = `${makeFolder('operations')}/operations.json`
+writeFileSync(OPERATIONS_FILE, JSON.stringify({ operations: OPERATIONS }))
 const OPTIONS = { operations: readDeclaredOperations(OPERATIONS_FILE) }
 
 /** The environment of a server with these operations. */

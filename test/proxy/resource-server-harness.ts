@@ -1,5 +1,6 @@
-import http, { type IncomingMessage } from 'node:http'
+import http from 'node:http'
 import net, { type Socket } from 'node:net'
+import { buffer } from 'node:stream/consumers'
 import type { Call, OutgoingRequest } from '../../src/proxy/outgoing-request.ts'
 import {
   createResourceServer,
@@ -7,22 +8,10 @@ import {
   type ResourceServerOptions,
 } from '../../src/proxy/resource-server.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
+import { until } from '../helpers/wait.ts'
 
 interface Teardown {
   teardown(handler: () => unknown): unknown
-}
-
-/** What has just changed: `until` looks again at each call of `changed`. */
-export function changes() {
-  const waiting: (() => void)[] = []
-  return {
-    changed(): void {
-      for (const wake of waiting.splice(0)) wake()
-    },
-    async until(holds: () => boolean): Promise<void> {
-      while (!holds()) await new Promise<void>((wake) => waiting.push(wake))
-    },
-  }
 }
 
 /** One request as the resource server received it, byte for byte. */
@@ -41,7 +30,6 @@ export interface Received {
 export async function rawUpstream(t: Teardown, answer: (socket: Socket, request: Received) => void) {
   const received: Received[] = []
   const sockets: Socket[] = []
-  const { changed, until } = changes()
   const server = net.createServer((socket) => {
     sockets.push(socket)
     socket.on('error', () => {})
@@ -60,7 +48,6 @@ export async function rawUpstream(t: Teardown, answer: (socket: Socket, request:
         const path = start.split(' ')[1] ?? ''
         const request = { text: whole, lines, path, body: whole.slice(end + 4), socket, position: position++ }
         received.push(request)
-        changed()
         answer(socket, request)
       }
     })
@@ -73,7 +60,7 @@ export async function rawUpstream(t: Teardown, answer: (socket: Socket, request:
     paths: () => received.map(({ path }) => path),
     /** The request of that index, as soon as it is there. */
     async request(index: number) {
-      await until(() => received.length > index)
+      await until('a request upstream', () => received.length > index)
       return received[index]!
     },
   }
@@ -114,10 +101,9 @@ export async function bff(
   })
   const outcomes: Outcome[] = []
   let sent = 0
-  const { changed, until } = changes()
   const server = http.createServer(async (request, response) => {
-    const body = await bodyOf(request)
     const method = request.method as OutgoingRequest['method']
+    const body = method === 'GET' || method === 'HEAD' ? null : await buffer(request)
     const call: Call = {
       outgoing: outgoing({ method, path: request.url ?? '/', body }),
       request,
@@ -131,10 +117,8 @@ export async function bff(
     }
     const over = new Promise<Outcome>((resolve) => resourceServer.send(call, resolve))
     sent += 1
-    changed()
     const outcome = await over
     outcomes.push(outcome)
-    changed()
     if (response.headersSent || response.destroyed) return
     response.statusCode = 599
     response.end(outcome.kind)
@@ -142,23 +126,14 @@ export async function bff(
   t.teardown(() => resourceServer.close())
   return {
     port: await listenOnLoopback(t, server),
-    /** Closes the connections to the resource server alone. */
-    close: () => resourceServer.close(),
     /** Resolves when so many calls have been handed to the resource server. */
-    sends: (count: number) => until(() => sent >= count),
+    sends: (count: number) => until('calls', () => sent >= count),
     /** The outcome of the call of that index, as soon as it is there. */
     async outcome(index: number) {
-      await until(() => outcomes.length > index)
+      await until('an outcome', () => outcomes.length > index)
       return outcomes[index]!
     },
   }
-}
-
-async function bodyOf(request: IncomingMessage): Promise<Buffer | null> {
-  if (request.method === 'GET' || request.method === 'HEAD') return null
-  const chunks: Buffer[] = []
-  for await (const chunk of request) chunks.push(chunk as Buffer)
-  return Buffer.concat(chunks)
 }
 
 interface RawAnswer {
@@ -176,11 +151,9 @@ export function rawBrowser(t: Teardown, port: number, lines: string[], body = ''
   const socket = net.connect(port, '127.0.0.1')
   let text = ''
   let error: string | null = null
-  const { changed, until } = changes()
   socket.on('connect', () => socket.write(`${lines.join('\r\n')}\r\n\r\n${body}`, 'latin1'))
   socket.on('data', (data) => {
     text += data.toString('latin1')
-    changed()
   })
   socket.on('error', (failure: NodeJS.ErrnoException) => {
     error = failure.code ?? failure.message
@@ -193,7 +166,7 @@ export function rawBrowser(t: Teardown, port: number, lines: string[], body = ''
       socket.on('close', () => resolve(parse(text, error)))
     }),
     /** Resolves once the text received so far contains `part`. */
-    sees: (part: string) => until(() => text.includes(part)),
+    sees: (part: string) => until(part, () => text.includes(part)),
   }
 }
 

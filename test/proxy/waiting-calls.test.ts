@@ -5,27 +5,23 @@ import { createLog } from '../../src/log.ts'
 import { createForward, type ForwardOptions } from '../../src/proxy/forward.ts'
 import type { Call } from '../../src/proxy/outgoing-request.ts'
 import type { Outcome } from '../../src/proxy/resource-server.ts'
-import { browse, changes, get, OK, outgoing, type Received, start } from './resource-server-harness.ts'
+import { until } from '../helpers/wait.ts'
+import { browse, get, OK, outgoing, type Received, start } from './resource-server-harness.ts'
 
 /** The store as calls ask it: it shows what the test lets it show, when the test lets it. */
 function gatedStore() {
   const asked: { resolve: (goesOn: boolean) => void; reject: (error: Error) => void }[] = []
-  const { changed, until } = changes()
   const state = { proven: true }
   return {
     state,
     asked,
     call: {
       isProven: () => state.proven,
-      prove: () =>
-        new Promise<boolean>((resolve, reject) => {
-          asked.push({ resolve, reject })
-          changed()
-        }),
+      prove: () => new Promise<boolean>((resolve, reject) => void asked.push({ resolve, reject })),
     },
     /** Resolves when a call has asked for the nth time. */
     async question(index: number) {
-      await until(() => asked.length > index)
+      await until('a question', () => asked.length > index)
       return asked[index]!
     },
   }
