@@ -99,9 +99,9 @@ function isJson(t: Test, { status, headers, json }: Answer, row: Row): void {
   if (status === 503 || status === 429) t.match(headers['retry-after'], /^[1-9]\d*$/)
 }
 
-/** Every credential that these browsers and the platform have exchanged. */
-function secretsOf(sandbox: Sandbox, browsers: Browser[]): string[] {
-  const cookies = browsers.flatMap((browser) => [...browser.cookies.values()].map(({ value }) => value))
+/** Every credential that this browser and the platform have exchanged. */
+function secretsOf(sandbox: Sandbox, browser: Browser): string[] {
+  const cookies = [...browser.cookies.values()].map(({ value }) => value)
   const sent = sandbox.journal
     .entries()
     .flatMap(({ form, headers: { authorization } }) => [
@@ -121,9 +121,9 @@ async function check(
     await t.test(`${row.status} ${row.code}: ${row.text ?? adviceOn(row.status)}`, async (t) => {
       sandbox.faults.set(row.faults ?? {})
       // Before the navigation: one that signs in has its login cookie cleared.
-      const cookies = secretsOf(sandbox, [browser])
+      const cookies = secretsOf(sandbox, browser)
       const page = await row.open(browser)
-      isPage(t, page, row, [...cookies, ...secretsOf(sandbox, [browser])])
+      isPage(t, page, row, [...cookies, ...secretsOf(sandbox, browser)])
       if (row.ask !== undefined) isJson(t, await row.ask(browser), row)
     })
     sandbox.faults.set(before)

@@ -29,12 +29,6 @@ t.test('what refuses the token, or cannot be relayed, leaves the response untouc
     ['a 401 with a page', page(NO), refused(401, false)],
     ['a 401 whose challenge names it', answerText(NO, [CHALLENGE]), refused(401, true)],
     ['a 401 whose body names it', json(NO, NAMES), refused(401, true)],
-    ['a 400 whose body names it', json(BAD, NAMES), refused(400, true)],
-    [
-      'a 403 whose challenge names it',
-      answerText(FORBIDDEN, [CHALLENGE, JSON_TYPE], '{}'),
-      refused(403, true),
-    ],
     [
       'a 403 whose untyped body names it',
       answerText(FORBIDDEN, [], '{"responseStatus":{"errorCode":"InvalidToken"}}'),
