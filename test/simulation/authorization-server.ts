@@ -85,9 +85,8 @@ interface EndpointFaults {
   delayMs: number
 }
 
-/** A token request that has left its process, and its connection. */
+/** A token request that has left its process. Its connection stands while its presentation is open. */
 interface Exchange {
-  open: boolean
   readonly presentation: Presentation
   /** By the clock of the process. */
   readonly requestedAt: number
@@ -104,7 +103,8 @@ interface Exchange {
 export class SimulatedAuthorizationServer {
   readonly behaviours = new Set<BehaviourFault>()
   refusesConnections = 0
-  readonly #endpointFaults = new Map<number, EndpointFaults>()
+  /** By the index of the replica. */
+  readonly faults: EndpointFaults[]
   readonly #clock: VirtualClock
   readonly #random: Random
   readonly #checker: InvariantChecker
@@ -114,8 +114,8 @@ export class SimulatedAuthorizationServer {
   readonly #onStep: (step: ProtocolStep, by: Replica) => void
   readonly #refreshTokens = new Map<string, RefreshToken>()
   readonly #accessTokens = new Map<string, AccessToken>()
-  readonly #exchanges = new Set<Exchange>()
-  readonly #held = new Map<number, (() => void)[]>()
+  /** What a cut holds back, by the index of the replica. */
+  readonly #held: (() => void)[][]
   #families = 0
 
   constructor(deployment: Deployment) {
@@ -123,6 +123,9 @@ export class SimulatedAuthorizationServer {
     this.#random = new Random(deployment.seed, 'authorization server')
     this.#checker = deployment.checker
     this.#strict = deployment.settings.strict
+    const replicas = { length: deployment.settings.replicas }
+    this.faults = Array.from(replicas, () => ({ cut: 0, delayMs: 0 }))
+    this.#held = Array.from(replicas, () => [])
     this.#onStep = (step, by) => deployment.onStep(step, by.index)
   }
 
@@ -173,12 +176,8 @@ export class SimulatedAuthorizationServer {
     }
   }
 
-  faultsOf(index: number): EndpointFaults {
-    const known = this.#endpointFaults.get(index)
-    if (known !== undefined) return known
-    const none = { cut: 0, delayMs: 0 }
-    this.#endpointFaults.set(index, none)
-    return none
+  #isCutFrom(by: Replica): boolean {
+    return this.faults[by.index]!.cut > 0
   }
 
   #latency(): number {
@@ -189,21 +188,17 @@ export class SimulatedAuthorizationServer {
     const clock = this.#clock
     return new Promise((resolve) => {
       let over = false
-      let exchange: Exchange | null = null
+      let presentation: Presentation | null = null
       const finish = (outcome: TokenOutcome): void => {
         if (over) return
         over = true
         signal.removeEventListener('abort', onAbort)
-        if (exchange !== null) {
-          exchange.open = false
-          this.#exchanges.delete(exchange)
-          this.#checker.finished(exchange.presentation, outcome)
-        }
+        if (presentation !== null) this.#checker.finished(presentation, outcome)
         resolve(outcome)
       }
       const noResponse = (cause: unknown): void => {
-        if (exchange !== null) this.#checker.closed(exchange.presentation)
-        finish(classifyFailure(new NoTokenResponse(exchange !== null, cause)))
+        if (presentation !== null) this.#checker.closed(presentation)
+        finish(classifyFailure(new NoTokenResponse(presentation !== null, cause)))
       }
       const onAbort = (): void => noResponse(signal.reason)
       const broken = (): void => noResponse(new Error('the connection broke'))
@@ -213,33 +208,28 @@ export class SimulatedAuthorizationServer {
       const write = (): void => {
         if (over) return
         // The first byte leaves within the lease or not at all.
-        if (clock.now >= sendBefore) {
-          noResponse(new Error('it could not be sent in time'))
-          return
-        }
+        if (clock.now >= sendBefore) return void noResponse(new Error('it could not be sent in time'))
         const token = this.#refreshTokens.get(text)
         if (token === undefined) throw new Error(`an unknown refresh token was presented: ${text}`)
-        const presentation = this.#checker.presented(token, by)
-        const sent: Exchange = { open: true, presentation, requestedAt, finish, broken }
-        exchange = sent
-        this.#exchanges.add(sent)
+        const sent = this.#checker.presented(token, by)
+        presentation = sent
         by.note(`presents ${text}`)
         this.#onStep('request sent', by)
         const arrive = (): void => {
-          if (!sent.open) return
-          if (this.faultsOf(by.index).cut > 0) return void this.#hold(by, arrive)
-          this.#checker.delivered(presentation)
+          if (sent.state !== 'open') return
+          if (this.#isCutFrom(by)) return void this.#hold(by, arrive)
+          this.#checker.delivered(sent)
           this.#onStep('request delivered', by)
-          this.#take(sent)
+          this.#take({ presentation: sent, requestedAt, finish, broken })
         }
-        clock.in(this.#latency() + this.faultsOf(by.index).delayMs, null, arrive)
+        clock.in(this.#latency() + this.faults[by.index]!.delayMs, null, arrive)
       }
       if (this.refusesConnections > 0) {
         return void clock.in(this.#latency(), by, () => noResponse(new Error('the connection was refused')))
       }
       // Half of the requests find a connection that stands; the others have to connect.
       const connects = this.#random.chance(0.5)
-      if (connects && this.faultsOf(by.index).cut > 0) {
+      if (connects && this.#isCutFrom(by)) {
         const waitMs = Math.min(CONNECT_TIMEOUT_MS, Math.max(0, sendBefore - clock.now))
         return void clock.in(waitMs, by, () => noResponse(new Error('no connection')))
       }
@@ -270,7 +260,7 @@ export class SimulatedAuthorizationServer {
         if (behaviour.rotates) this.#decide(exchange)
         if (behaviour.connection === 'breaks')
           clock.in(this.#latency(), exchange.presentation.by, () => {
-            if (exchange.open) exchange.broken()
+            if (exchange.presentation.state === 'open') exchange.broken()
           })
         return
       case 'error': {
@@ -281,12 +271,13 @@ export class SimulatedAuthorizationServer {
   }
 
   #respond(exchange: Exchange, outcome: TokenOutcome): void {
-    const { by } = exchange.presentation
+    const { presentation } = exchange
+    const { by } = presentation
     const send = (): void => {
-      if (!exchange.open) return
-      if (this.faultsOf(by.index).cut > 0) return void this.#hold(by, send)
+      if (presentation.state !== 'open') return
+      if (this.#isCutFrom(by)) return void this.#hold(by, send)
       this.#clock.in(this.#latency(), by, () => {
-        if (!exchange.open) return
+        if (presentation.state !== 'open') return
         exchange.finish(outcome)
         by.note(`receives the response: ${outcome.kind}`)
         this.#onStep('response delivered', by)
@@ -326,24 +317,12 @@ export class SimulatedAuthorizationServer {
   }
 
   #hold(by: Replica, work: () => void): void {
-    const held = this.#held.get(by.index) ?? []
-    this.#held.set(by.index, held)
-    held.push(work)
+    this.#held[by.index]!.push(work)
   }
 
   /** The way between a process and this server is open again. */
   flush(index: number): void {
-    for (const work of (this.#held.get(index) ?? []).splice(0)) this.#clock.in(this.#latency(), null, work)
-  }
-
-  /** The process has died, and its connections with it. */
-  disconnect(by: Replica): void {
-    for (const exchange of this.#exchanges) {
-      if (exchange.presentation.by !== by) continue
-      exchange.open = false
-      this.#exchanges.delete(exchange)
-      this.#checker.closed(exchange.presentation)
-    }
+    for (const work of this.#held[index]!.splice(0)) this.#clock.in(this.#latency(), null, work)
   }
 }
 

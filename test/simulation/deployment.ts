@@ -45,7 +45,6 @@ export class Deployment {
   readonly #linkFaults: LinkFaults[][]
   /** Where a replica stays with a master that was replaced, and until when. */
   readonly #stays = new Map<string, { server: RedisServer; until: number }>()
-  readonly #waiting = new Map<Replica, Set<(response: null) => void>>()
   #lastId = 0
   #servers = 0
 
@@ -128,9 +127,7 @@ export class Deployment {
       done?: (response: BrowserResponse | null) => void
     },
   ): void {
-    if (!replica.alive) return void this.clock.in(latencyMs, null, () => done(null))
-    const waiting = this.#waiting.get(replica) ?? new Set()
-    this.#waiting.set(replica, waiting)
+    const { waiting } = replica
     let over = false
     const finish = (response: BrowserResponse | null): void => {
       if (over) return
@@ -139,6 +136,7 @@ export class Deployment {
       done(response)
     }
     const lost = (): void => finish(null)
+    if (!replica.alive) return void this.clock.in(latencyMs, null, lost)
     waiting.add(lost)
     this.clock.in(latencyMs, replica, () => {
       if (!replica.ready) return void this.clock.in(latencyMs, null, lost)
@@ -151,8 +149,7 @@ export class Deployment {
   }
 
   died(replica: Replica): void {
-    for (const lost of this.#waiting.get(replica) ?? []) this.clock.in(1, null, () => lost(null))
-    this.#waiting.delete(replica)
+    for (const lost of replica.waiting) this.clock.in(1, null, lost)
   }
 
   // Faults.

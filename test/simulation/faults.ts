@@ -180,7 +180,7 @@ const KINDS = {
     5,
     (random, settings) => ({ ms: random.between(500, 3 * leaseMs(settings)) }),
     ({ authorizationServer }, { ms }, { index, raise }) => {
-      const faults = authorizationServer.faultsOf(index)
+      const faults = authorizationServer.faults[index]!
       const then = (): void => {
         if (faults.cut === 0) authorizationServer.flush(index)
       }
@@ -194,7 +194,7 @@ const KINDS = {
       byMs: random.between(100, 2 * leaseMs(settings)),
     }),
     ({ authorizationServer }, { ms, byMs }, { index, raise }) =>
-      raise(authorizationServer.faultsOf(index), 'delayMs', { ms, by: byMs }),
+      raise(authorizationServer.faults[index]!, 'delayMs', { ms, by: byMs }),
   ),
   'resource-refuses': kind(3, between(200, 10_000), ({ resourceServer }, { ms }, { raise }) =>
     raise(resourceServer, 'refusesAll', { ms }),

@@ -87,6 +87,8 @@ export class Replica implements Owner {
   readonly #stalls: { from: number; to: number }[] = []
   #underWay = 0
   #whenIdle: (() => void) | null = null
+  /** Calls a browser whose connection has ended with this process. */
+  readonly waiting = new Set<() => void>()
   /** Of the request that is being forwarded, when it came. */
   readonly #receivedAt = new Map<string, number>()
   #requests = 0
@@ -343,11 +345,6 @@ export class Replica implements Owner {
     this.ready = false
     this.alive = false
     this.#deployment.checker.died(this, false)
-    this.#disconnect()
-  }
-
-  #disconnect(): void {
-    this.#deployment.authorizationServer.disconnect(this)
     void this.transport.close()
     this.#deployment.died(this)
   }
@@ -362,7 +359,7 @@ export class Replica implements Owner {
     await this.transport.close()
     this.#deployment.checker.died(this, true)
     this.alive = false
-    this.#disconnect()
+    this.#deployment.died(this)
   }
 
   #createLog(): Logger {

@@ -93,8 +93,8 @@ export class RedisServer {
     const before = this.#stateOf(key)
     const [after, reply] = step(before, { now: this.clock(), history: this.name, idleMs })
     if (after === before) return reply
+    this.#note(({ states }) => states, key)
     this.data.states.set(key, after)
-    this.#note(({ states }) => void states.set(key, before))
     if (before.record !== null && after.record === null)
       this.#events.deleted(this, key, after.end === before.end ? '' : after.end!.reason)
     else if (before.record !== null && after.record !== null && before.record.tokens !== after.record.tokens)
@@ -102,34 +102,31 @@ export class RedisServer {
     return reply
   }
 
-  #note(restore: Undo['restore']): void {
+  /** To be called before a change of one entry. */
+  #note<Value>(mapOf: (data: Data) => Map<string, Value>, key: string): void {
+    const before = mapOf(this.data).get(key)
+    this.#noteUndo((data) => {
+      if (before === undefined) mapOf(data).delete(key)
+      else mapOf(data).set(key, before)
+    })
+  }
+
+  #noteUndo(restore: Undo['restore']): void {
     const at = this.#trueTime()
     this.#undo.push({ at, restore })
     if (this.#undo.length > 400 && this.#undo[200]!.at < at - UNDO_KEPT_MS) this.#undo.splice(0, 200)
   }
 
-  /** To be called before a change of the queue. */
-  #noteQueue(key: RecordKey): void {
-    const before = this.data.due.dueAt.get(key)
-    this.#note(({ due }) => {
-      if (before === undefined) due.dueAt.delete(key)
-      else due.dueAt.set(key, before)
-    })
-  }
-
   claimNonce(nonce: string, attempt: string, ttlMs: number): boolean {
     const held = this.data.nonces.get(nonce)
     if (held !== undefined && held.expireAt > this.clock()) return held.attempt === attempt
+    this.#note(({ nonces }) => nonces, nonce)
     this.data.nonces.set(nonce, { attempt, expireAt: this.clock() + ttlMs })
-    this.#note(({ nonces }) => {
-      if (held === undefined) nonces.delete(nonce)
-      else nonces.set(nonce, held)
-    })
     return true
   }
 
   schedule(key: RecordKey, inMs: number | null): void {
-    this.#noteQueue(key)
+    this.#note(({ due }) => due.dueAt, key)
     if (inMs === null) this.data.due.dueAt.delete(key)
     else putEntry(this.data.due, this.clock(), { key, inMs })
   }
@@ -142,7 +139,7 @@ export class RedisServer {
 
   claimDue(limit: number, claimMs: number): DueClaim {
     const before = copyOf(this.data.due)
-    this.#note((data) => {
+    this.#noteUndo((data) => {
       data.due = copyOf(before)
     })
     return claimEntries(this.data.due, this.clock(), { limit, claimMs })
