@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createVirtualReplicas, oneSession } from './virtual-replicas.ts'
+import { startSessions } from './virtual-replicas.ts'
 
 const HOUR = 3_600_000
 
@@ -10,7 +10,7 @@ for (const [hours, whose] of [
   [1, 'store'],
 ] as const) {
   t.test(`a ${whose} clock that steps by ${hours} h delays no background refresh`, async (t) => {
-    const setup = await oneSession(t, { lifeSeconds: 600, idleMs: 6 * HOUR })
+    const setup = await startSessions(t, { lifeSeconds: 600, idleMs: 6 * HOUR })
     const { time, steps, presentations, shared, request, replica, key } = setup
     await time.advance(60_000)
     steps[whose] = hours * HOUR
@@ -24,9 +24,7 @@ for (const [hours, whose] of [
 }
 
 t.test('a process clock that steps back by an hour keeps the breaker open no longer', async (t) => {
-  const { time, steps, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
+  const { time, steps, behave, request, replica, keys } = await startSessions(t, { sessions: 4 })
   behave({ kind: 'unavailable' })
   for (const key of keys) await request(replica, key)
   steps.wall = -HOUR
@@ -37,7 +35,7 @@ t.test('a process clock that steps back by an hour keeps the breaker open no lon
 })
 
 t.test('a replica with a slow clock writes no wait that prevents others from refreshing', async (t) => {
-  const { time, steps, behave, request, replica, other, key } = await oneSession(t, {
+  const { time, steps, behave, request, replica, other, key } = await startSessions(t, {
     lifeSeconds: 30,
     replicas: 2,
   })
@@ -54,7 +52,7 @@ t.test('a replica with a slow clock writes no wait that prevents others from ref
 })
 
 t.test('a store clock that steps back by an hour extends no lease', async (t) => {
-  const { time, steps, crash, behave, request, replica, other, key } = await oneSession(t, { replicas: 2 })
+  const { time, steps, crash, behave, request, replica, other, key } = await startSessions(t, { replicas: 2 })
   behave({ kind: 'unavailable', ms: 60_000 })
   void request(replica, key)
   await time.advance(500)
@@ -70,7 +68,7 @@ t.test('a store clock that steps back by an hour extends no lease', async (t) =>
 t.test(
   'a process whose clock is past both limits ends no session that the store clock keeps alive',
   async (t) => {
-    const setup = await oneSession(t, { lifeSeconds: 600, idleMs: 2 * HOUR, maxMs: 3 * HOUR })
+    const setup = await startSessions(t, { lifeSeconds: 600, idleMs: 2 * HOUR, maxMs: 3 * HOUR })
     const { time, steps, request, replica, key } = setup
     await time.advance(6_000)
     for (const hours of [2, 4]) {
@@ -85,7 +83,7 @@ t.test(
 )
 
 t.test('a step of the store clock by an hour ends no session that is in use', async (t) => {
-  const { time, steps, shared, replica, key } = await oneSession(t, { lifeSeconds: 600, idleMs: HOUR / 2 })
+  const { time, steps, shared, replica, key } = await startSessions(t, { lifeSeconds: 600, idleMs: HOUR / 2 })
   await time.advance(60_000)
   steps.store = HOUR
   for (let minute = 0; minute < 90; minute += 1) {

@@ -1,70 +1,58 @@
 import t from 'tap'
-import type { RecordKey } from '../../src/store/store.ts'
 import { newKey } from '../store/stores.ts'
-import { createVirtualReplicas, type VirtualReplicas } from './virtual-replicas.ts'
+import { createVirtualReplicas, startSessions } from './virtual-replicas.ts'
 
 const MINUTE = 60_000
-const HOUR_SECONDS = 3_600
-
-async function addSessions(setup: VirtualReplicas, count: number): Promise<RecordKey[]> {
-  const keys = []
-  for (let name = 0; name < count; name += 1)
-    keys.push(await setup.addSession(setup.replicas[0]!, name, HOUR_SECONDS))
-  return keys
-}
+/** Sessions without a refresh that is due soon. */
+const HOURS = { lifeSeconds: 3_600, idleMs: 36_000_000 }
 
 t.test(
   'sessions without an entry in the due queue get one, and are refreshed before they expire',
   async (t) => {
-    const setup = createVirtualReplicas(t, { idleMs: 7_200_000 })
-    for (let count = 0; count < 3; count += 1) setup.addReplica()
-    const keys = await addSessions(setup, 12)
+    const options = { ...HOURS, replicas: 3, sessions: 12 }
+    const { time, shared, presentations, keys } = await startSessions(t, options)
     const lost = keys.filter((_, i) => i % 2 === 0)
-    for (const key of lost) await setup.shared.schedule(key, null)
-    await setup.time.advance(MINUTE)
-    t.equal(await setup.shared.queueLength(), keys.length, 'the first scan follows within a minute')
-    await setup.time.advance(22 * MINUTE)
-    t.equal(setup.presentations.length, 0, 'and no session is refreshed too early')
-    await setup.time.advance(37 * MINUTE)
-    t.equal(new Set(setup.presentations.map(({ family }) => family)).size, keys.length)
-    t.ok(setup.presentations.every(({ at, expiresAt }) => at < expiresAt))
+    for (const key of lost) await shared.schedule(key, null)
+    await time.advance(MINUTE)
+    t.equal(await shared.queueLength(), keys.length, 'the first scan follows within a minute')
+    await time.advance(22 * MINUTE)
+    t.equal(presentations.length, 0, 'and no session is refreshed too early')
+    await time.advance(37 * MINUTE)
+    t.equal(new Set(presentations.map(({ family }) => family)).size, keys.length)
+    t.ok(presentations.every(({ at, expiresAt }) => at < expiresAt))
   },
 )
 
 t.test('all replicas together start one scan about every ten minutes', async (t) => {
-  const setup = createVirtualReplicas(t, { idleMs: 36_000_000 })
-  for (let count = 0; count < 3; count += 1) setup.addReplica()
-  await addSessions(setup, 1)
-  await setup.time.advance(100 * MINUTE)
-  const scans = setup.replicas.reduce((sum, { commands }) => sum + (commands.get('keys') ?? 0), 0)
+  const { time, replicas } = await startSessions(t, { ...HOURS, replicas: 3 })
+  await time.advance(100 * MINUTE)
+  const scans = replicas.reduce((sum, { commands }) => sum + (commands.get('keys') ?? 0), 0)
   t.ok(scans >= 8 && scans <= 11, `${scans} in 100 minutes`)
 })
 
 t.test('a replica that dies during a scan is followed by another', async (t) => {
-  const setup = createVirtualReplicas(t, { idleMs: 7_200_000 })
-  const dies = setup.addReplica(() => 0)
-  const [key] = await addSessions(setup, 1)
-  await setup.time.advance(10)
+  const setup = await startSessions(t, { ...HOURS, random: () => 0 })
+  const { time, shared, replica: dies, key } = setup
+  await time.advance(10)
   t.equal(dies.commands.get('keys'), 1)
   setup.crash(dies)
-  await setup.shared.schedule(key!, null)
+  await shared.schedule(key, null)
   setup.addReplica()
-  await setup.time.advance(22 * MINUTE)
-  t.equal(await setup.shared.queueLength(), 1)
+  await time.advance(22 * MINUTE)
+  t.equal(await shared.queueLength(), 1)
 })
 
 t.test('a store failure ends the scan, and the next one follows soon', async (t) => {
-  const setup = createVirtualReplicas(t, { idleMs: 7_200_000 })
-  const replica = setup.addReplica(() => 0.5)
-  const [key] = await addSessions(setup, 1)
-  await setup.shared.schedule(key!, null)
-  setup.storeDown(true)
-  await setup.time.advance(5 * MINUTE)
-  setup.storeDown(false)
-  t.equal(await setup.shared.queueLength(), 0)
-  await setup.time.advance(2 * MINUTE)
-  t.equal(await setup.shared.queueLength(), 1)
-  t.match(await setup.request(replica, key!), { kind: 'token' })
+  const setup = await startSessions(t, { ...HOURS, random: () => 0.5 })
+  const { time, shared, storeDown, request, replica, key } = setup
+  await shared.schedule(key, null)
+  storeDown(true)
+  await time.advance(5 * MINUTE)
+  storeDown(false)
+  t.equal(await shared.queueLength(), 0)
+  await time.advance(2 * MINUTE)
+  t.equal(await shared.queueLength(), 1)
+  t.match(await request(replica, key), { kind: 'token' })
 })
 
 t.test('a scan pauses between batches, spreads what it restores, and ends at once by a stop', async (t) => {

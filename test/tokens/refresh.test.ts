@@ -1,13 +1,13 @@
 import t from 'tap'
 import { leaseMs, resetAfterMs } from '../../src/tokens/rules.ts'
 import { leaseRequest } from '../store/stores.ts'
-import { createVirtualReplicas, oneSession, TIMEOUT_MS } from './virtual-replicas.ts'
+import { startSessions, TIMEOUT_MS } from './virtual-replicas.ts'
 
 /** A request that is served with refreshed tokens. */
 const GEN_2 = { kind: 'token', session: { record: { gen: 2 } } }
 
 t.test('after a doubt a slow response is still awaited, and no other presentation is made', async (t) => {
-  const setup = await oneSession(t, { replicas: 2 })
+  const setup = await startSessions(t, { replicas: 2 })
   const { time, behave, presentations, request, shared, replica, other, key } = setup
   behave({ kind: 'in_doubt', rotates: false })
   t.match(await request(replica, key), { kind: 'wait' })
@@ -26,7 +26,7 @@ t.test('after a doubt a slow response is still awaited, and no other presentatio
 t.test(
   'no replica presents a refresh token while an earlier presentation may still get a response',
   async (t) => {
-    const { time, behave, presentations, request, shared, replica, other, key } = await oneSession(t, {
+    const { time, behave, presentations, request, shared, replica, other, key } = await startSessions(t, {
       replicas: 2,
     })
     behave({ kind: 'granted', ms: 29_000, early: true })
@@ -51,7 +51,9 @@ t.test(
 )
 
 t.test('a presentation without a response for 30 seconds is reset before the next one is sent', async (t) => {
-  const { time, behave, presentations, request, replica, other, key } = await oneSession(t, { replicas: 2 })
+  const { time, behave, presentations, request, replica, other, key } = await startSessions(t, {
+    replicas: 2,
+  })
   behave({ kind: 'granted', ms: 600_000 })
   const asked = request(replica, key)
   await time.advance(10_600)
@@ -69,10 +71,8 @@ t.test('a presentation without a response for 30 seconds is reset before the nex
 })
 
 t.test('a holder that could not renew its lease during a store outage takes it again', async (t) => {
-  const { time, behave, presentations, request, storeDown, shared, replica, other, key } = await oneSession(
-    t,
-    { replicas: 2 },
-  )
+  const { time, behave, presentations, request, storeDown, shared, replica, other, key } =
+    await startSessions(t, { replicas: 2 })
   behave({ kind: 'granted', ms: 25_000, early: true })
   const asked = request(replica, key)
   await time.advance(100)
@@ -90,7 +90,7 @@ t.test('a holder that could not renew its lease during a store outage takes it a
 })
 
 t.test('a holder whose lease the store has lost takes it again', async (t) => {
-  const { time, behave, presentations, request, shared, replica, other, key } = await oneSession(t, {
+  const { time, behave, presentations, request, shared, replica, other, key } = await startSessions(t, {
     replicas: 2,
   })
   behave({ kind: 'granted', ms: 9_000 })
@@ -117,7 +117,7 @@ t.test('a holder whose lease the store has lost takes it again', async (t) => {
 
 t.test('a refusal does not end a session while an earlier presentation may still be granted', async (t) => {
   for (const isGranted of [true, false]) {
-    const { time, behave, presentations, request, shared, replica, key } = await oneSession(t, {
+    const { time, behave, presentations, request, shared, replica, key } = await startSessions(t, {
       upMs: 5_000,
     })
     // Of a process that was stopped and does not renew its lease.
@@ -144,7 +144,7 @@ t.test('a refusal does not end a session while an earlier presentation may still
 t.test(
   'a stopped process that resumes after its deadline still uses a response that has arrived',
   async (t) => {
-    const { time, behave, request, shared, replica, key } = await oneSession(t)
+    const { time, behave, request, shared, replica, key } = await startSessions(t)
     // Between the check that finds the deadline passed and the next one.
     behave({ kind: 'granted', ms: resetAfterMs(TIMEOUT_MS) + 100 })
     void request(replica, key)
@@ -153,30 +153,11 @@ t.test(
   },
 )
 
-t.test(
-  'a process that was stalled before it sent does not count that against the token endpoint',
-  async (t) => {
-    const { time, presentations, request, shared, replica, key } = await oneSession(t)
-    const { beginRefresh } = shared
-    shared.beginRefresh = async (...args) => {
-      shared.beginRefresh = beginRefresh
-      const begun = await beginRefresh(...args)
-      // Longer than a token request may take, shorter than the lease.
-      time.stall(TIMEOUT_MS + 2_000)
-      return begun
-    }
-    t.match(await request(replica, key), { kind: 'wait' })
-    t.equal(replica.tokens.consecutiveFailures(), 0)
-    t.strictSame(presentations, [])
-    t.match(await request(replica, key), GEN_2, 'without a back-off')
-  },
-)
-
 for (const isStalled of [true, false]) {
   t.test(
     `a connection that is not made in time ${isStalled ? 'for a stall' : 'counts as a failure'}`,
     async (t) => {
-      const { time, behave, request, shared, replica, key } = await oneSession(t)
+      const { time, behave, request, shared, replica, key } = await startSessions(t)
       behave({ kind: 'unavailable', ms: isStalled ? 5_000 : TIMEOUT_MS, timedOut: true })
       const asked = request(replica, key)
       await time.settle()
@@ -195,7 +176,7 @@ for (const kind of ['refused', 'granted'] as const) {
   t.test(
     `what could not be written is written when the store is back, without a request: ${kind}`,
     async (t) => {
-      const { time, behave, presentations, request, shared, storeDown, replica, key } = await oneSession(t)
+      const { time, behave, presentations, request, shared, storeDown, replica, key } = await startSessions(t)
       behave({ kind, ms: 500 })
       const asked = request(replica, key)
       await time.settle()
@@ -213,7 +194,7 @@ for (const kind of ['refused', 'granted'] as const) {
 }
 
 t.test('an outage of the server delays a session in doubt by five seconds', async (t) => {
-  const { time, presentations, request, shared, storeDown, replica, key } = await oneSession(t)
+  const { time, presentations, request, shared, storeDown, replica, key } = await startSessions(t)
   await shared.beginRefresh(key, leaseRequest('of another', { leaseMs: 15_000 }))
   await time.advance(10_000)
   storeDown(true)
@@ -227,7 +208,9 @@ t.test('an outage of the server delays a session in doubt by five seconds', asyn
 })
 
 t.test('tokens that arrive after the session ended are revoked', async (t) => {
-  const { time, behave, request, revoked, shared, replica, other, key } = await oneSession(t, { replicas: 2 })
+  const { time, behave, request, revoked, shared, replica, other, key } = await startSessions(t, {
+    replicas: 2,
+  })
   behave({ kind: 'granted', ms: 3_000 })
   const asked = request(replica, key)
   await time.advance(100)
@@ -240,10 +223,9 @@ t.test('tokens that arrive after the session ended are revoked', async (t) => {
 })
 
 t.test('a caller learns why the session ended, also if the response comes just after the end', async (t) => {
-  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-  const [replica, other] = [addReplica(), addReplica()]
+  const { time, behave, request, replica, other, keys } = await startSessions(t, { replicas: 2, sessions: 2 })
   for (const [at, kind] of (['granted', 'refused'] as const).entries()) {
-    const key = await addSession(replica, at + 1, 0)
+    const key = keys[at]!
     behave({ kind, ms: 3_000 })
     const asked = request(replica, key)
     await time.advance(2_999)
@@ -254,7 +236,7 @@ t.test('a caller learns why the session ended, also if the response comes just a
 })
 
 t.test('a refusal does not end a session whose tokens another replica replaced meanwhile', async (t) => {
-  const { time, behave, presentations, request, shared, replica, key } = await oneSession(t)
+  const { time, behave, presentations, request, shared, replica, key } = await startSessions(t)
   behave({ kind: 'refused', ms: 3_000 })
   const asked = request(replica, key)
   await time.advance(100)
@@ -275,7 +257,9 @@ for (const [shutdownMs, waitsMs] of [
   [3_000, 2_000],
 ] as const) {
   t.test(`a stop of ${shutdownMs} ms waits ${waitsMs} for a response, and then resets it`, async (t) => {
-    const { time, behave, presentations, request, shared, replica, key } = await oneSession(t, { shutdownMs })
+    const { time, behave, presentations, request, shared, replica, key } = await startSessions(t, {
+      shutdownMs,
+    })
     behave({ kind: 'granted', ms: 60_000 })
     const asked = request(replica, key)
     await time.settle()
@@ -293,7 +277,7 @@ for (const [shutdownMs, waitsMs] of [
 t.test(
   'a refresh that gets its lease after the end of a stop presents nothing and releases the lease',
   async (t) => {
-    const setup = await oneSession(t, { shutdownMs: 7_500 })
+    const setup = await startSessions(t, { shutdownMs: 7_500 })
     const { time, presentations, request, shared, replica, key } = setup
     const { beginRefresh } = shared
     let answer = (): void => {}

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Secret } from '../../src/secret.ts'
-import { createVirtualReplicas, oneSession, type VirtualReplicas } from './virtual-replicas.ts'
+import { createVirtualReplicas, startSessions, type VirtualReplicas } from './virtual-replicas.ts'
 
 const GEN_1 = { kind: 'token', session: { record: { gen: 1 } } }
 const GEN_2 = { kind: 'token', session: { record: { gen: 2 } } }
@@ -20,7 +20,7 @@ t.test('a request with a valid token waits at most one second for a refresh of i
     [500, GEN_2],
     [2_000, GEN_1],
   ] as const) {
-    const setup = await oneSession(t, { lifeSeconds: 90, replicas: 2, random: () => 0.999 })
+    const setup = await startSessions(t, { lifeSeconds: 90, replicas: 2, random: () => 0.999 })
     const { time, behave, presentations, request, replica, other, key } = setup
     await time.advance(61_000)
     behave({ kind: 'granted', ms })
@@ -45,9 +45,7 @@ t.test('a request with a valid token waits at most one second for a refresh of i
 })
 
 t.test('a request without a valid token waits for the refresh, on any replica', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
-  const replicas = [addReplica(), addReplica(), addReplica()]
-  const key = await addSession(replicas[0]!, 1, 0)
+  const { time, behave, presentations, request, replicas, key } = await startSessions(t, { replicas: 3 })
   behave({ kind: 'granted', ms: 8_000 })
   const asked = Array.from({ length: 60 }, (_, at) => request(replicas[at % 3]!, key))
   await time.advance(8_100)
@@ -56,7 +54,10 @@ t.test('a request without a valid token waits for the refresh, on any replica', 
 })
 
 t.test('a token that expires during the wait is not used', async (t) => {
-  const { time, behave, request, replica, key } = await oneSession(t, { lifeSeconds: 3, random: () => 0.999 })
+  const { time, behave, request, replica, key } = await startSessions(t, {
+    lifeSeconds: 3,
+    random: () => 0.999,
+  })
   await replica.tokens.stop()
   await time.advance(2_500)
   behave({ kind: 'granted', ms: 2_000 })
@@ -66,9 +67,8 @@ t.test('a token that expires during the wait is not used', async (t) => {
 })
 
 t.test('while the token endpoint is down no request waits for a probe that hangs', async (t) => {
-  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-  const [replica, other] = [addReplica(), addReplica()]
-  const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
+  const setup = await startSessions(t, { replicas: 2, sessions: 4 })
+  const { time, behave, request, replica, other, keys } = setup
   behave({ kind: 'unavailable' })
   for (const each of [replica, other]) {
     for (const key of keys.slice(0, 3)) await request(each, key)
@@ -91,7 +91,7 @@ t.test('while the token endpoint is down no request waits for a probe that hangs
 })
 
 t.test('a caller does not read in a busy loop if the record seems to change each time', async (t) => {
-  const { time, request, shared, replica, key } = await oneSession(t)
+  const { time, request, shared, replica, key } = await startSessions(t)
   // As if a stale copy answered the reads.
   shared.beginRefresh = async () => ({ kind: 'replaced' })
   const before = replica.commands.get('read') ?? 0
@@ -103,10 +103,8 @@ t.test('a caller does not read in a busy loop if the record seems to change each
 })
 
 t.test('a request waits for a pause of the store, however short the token timeout is', async (t) => {
-  const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
-  const { time, addReplica, addSession, behave, presentations, request } = setup
-  const replica = addReplica()
-  const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
+  const setup = await startSessions(t, { timeoutMs: 1_000, sessions: 4 })
+  const { time, behave, presentations, request, replica, keys } = setup
   // The breaker considers the token endpoint down.
   behave({ kind: 'unavailable' })
   for (const key of keys.slice(0, 3)) await request(replica, key)
@@ -126,7 +124,7 @@ t.test('a request waits for one pause of the store, and with a valid token for n
     [0, 4_600, { kind: 'wait', why: 'paused' }],
     [90, 0, GEN_1],
   ] as const) {
-    const setup = await oneSession(t, { lifeSeconds, timeoutMs: 1_000, random: () => 0.999 })
+    const setup = await startSessions(t, { lifeSeconds, timeoutMs: 1_000, random: () => 0.999 })
     const { time, request, replica, key } = setup
     await time.advance(lifeSeconds === 0 ? 0 : 61_000)
     // Another change of the server follows.
@@ -138,7 +136,7 @@ t.test('a request waits for one pause of the store, and with a valid token for n
 })
 
 t.test('a forced refresh is the next one after a plain one that failed', async (t) => {
-  const { time, behave, presentations, request, shared, replica, key } = await oneSession(t, {
+  const { time, behave, presentations, request, shared, replica, key } = await startSessions(t, {
     lifeSeconds: 90,
     random: () => 0.999,
   })
@@ -182,7 +180,7 @@ t.test('a session without a refresh token ends with its access token', async (t)
 t.test(
   "a request that waits for another replica's refresh reads the record four times a second",
   async (t) => {
-    const { time, behave, request, replica: holder, other, key } = await oneSession(t, { replicas: 2 })
+    const { time, behave, request, replica: holder, other, key } = await startSessions(t, { replicas: 2 })
     behave({ kind: 'granted', ms: 3_000 })
     const first = request(holder, key)
     await time.settle()

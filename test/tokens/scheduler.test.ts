@@ -1,13 +1,12 @@
 import t from 'tap'
 import { POLL_EVERY_MS } from '../../src/tokens/scheduler.ts'
-import { createVirtualReplicas, LIFE_SECONDS, oneSession, type Replica } from './virtual-replicas.ts'
+import { createVirtualReplicas, LIFE_SECONDS, type Replica, startSessions } from './virtual-replicas.ts'
 
 const sum = (replica: Replica, name: string): number => replica.commands.get(name) ?? 0
 
 t.test('tokens are refreshed before they expire, once per lifetime over all replicas', async (t) => {
-  const { time, addReplica, addSession, presentations, shared } = createVirtualReplicas(t)
-  const replicas = [addReplica(), addReplica(), addReplica()]
-  for (let name = 0; name < 12; name += 1) await addSession(replicas[name % 3]!, name)
+  const options = { lifeSeconds: LIFE_SECONDS, replicas: 3, sessions: 12 }
+  const { time, presentations, shared } = await startSessions(t, options)
   await time.advance(LIFE_SECONDS * 1_000)
   const first = presentations.slice(0, 12).map(({ at }) => at)
   t.ok(
@@ -27,9 +26,13 @@ for (const { limit, options } of [
   { limit: 'absolute', options: { maxMs: 130_000 } },
 ] as const) {
   t.test(`a session is refreshed until its ${limit} limit, and its end is counted once`, async (t) => {
-    const { time, addReplica, addSession, presentations, shared } = createVirtualReplicas(t, options)
-    const replicas = [addReplica(() => 0.5), addReplica(() => 0.5)]
-    const key = await addSession(replicas[0]!, 1)
+    const setup = await startSessions(t, {
+      lifeSeconds: LIFE_SECONDS,
+      ...options,
+      replicas: 2,
+      random: () => 0.5,
+    })
+    const { time, presentations, shared, replicas, key } = setup
     await time.advance(129_000)
     t.equal(presentations.length, 3)
     t.not(await shared.read(key), null)
@@ -94,10 +97,8 @@ t.test('another replica takes over the entries that a dead replica had claimed',
 t.test(
   'an outage with many due sessions overloads neither the store nor the authorization server',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
-    const replica = addReplica()
-    const keys = []
-    for (let name = 0; name < 300; name += 1) keys.push(await addSession(replica, name))
+    const setup = await startSessions(t, { lifeSeconds: LIFE_SECONDS, sessions: 300 })
+    const { time, behave, presentations, request, replica, keys } = setup
     behave({ kind: 'unavailable' })
     await time.advance(120_000)
     const [sent, asked] = [presentations.length, [...replica.commands.values()].reduce((a, b) => a + b, 0)]
@@ -127,10 +128,11 @@ t.test('an idle replica asks for due sessions every two seconds, and sends nothi
 })
 
 t.test('a session that becomes due between two polls is refreshed when it is due', async (t) => {
-  const { time, addReplica, addSession, presentations, shared } = createVirtualReplicas(t)
-  addReplica(() => 0)
-  const other = addReplica(() => 0)
-  const key = await addSession(other, 1)
+  const { time, presentations, shared, key } = await startSessions(t, {
+    lifeSeconds: LIFE_SECONDS,
+    replicas: 2,
+    random: () => 0,
+  })
   await time.advance(POLL_EVERY_MS)
   await shared.schedule(key, 41_234)
   await time.advance(41_233)
@@ -140,9 +142,8 @@ t.test('a session that becomes due between two polls is refreshed when it is due
 })
 
 t.test('while the store is down the scheduler asks it at a low rate', async (t) => {
-  const { time, addReplica, addSession, storeDown, presentations } = createVirtualReplicas(t)
-  const replica = addReplica()
-  for (let name = 0; name < 100; name += 1) await addSession(replica, name)
+  const setup = await startSessions(t, { lifeSeconds: LIFE_SECONDS, sessions: 100 })
+  const { time, storeDown, presentations, replica } = setup
   storeDown(true)
   const before = sum(replica, 'claimDue')
   await time.advance(60_000)
@@ -155,9 +156,8 @@ t.test('while the store is down the scheduler asks it at a low rate', async (t) 
 })
 
 t.test('at most `concurrency` refreshes run at once', async (t) => {
-  const { time, addReplica, addSession, behave } = createVirtualReplicas(t, { concurrency: 4 })
-  const replica = addReplica()
-  for (let name = 0; name < 40; name += 1) await addSession(replica, name)
+  const options = { lifeSeconds: LIFE_SECONDS, sessions: 40, concurrency: 4 }
+  const { time, behave } = await startSessions(t, options)
   let most = 0
   let underWay = 0
   behave(() => {
@@ -173,7 +173,7 @@ t.test('at most `concurrency` refreshes run at once', async (t) => {
 })
 
 t.test('a replica whose clock is behind the store clock does not run a busy loop', async (t) => {
-  const { time, shared, replica, key } = await oneSession(t, { lifeSeconds: 3_600, idleMs: 60_000 })
+  const { time, shared, replica, key } = await startSessions(t, { lifeSeconds: 3_600, idleMs: 60_000 })
   // Due by the store's clock, and three seconds early by ours.
   const ahead = 3_000
   shared.claimDue = async () => {
@@ -191,9 +191,8 @@ t.test('a replica whose clock is behind the store clock does not run a busy loop
 })
 
 t.test('a stop waits for the current refresh, starts no other and leaves no timer', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, shared } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const keys = [await addSession(replica, 1), await addSession(replica, 2)]
+  const setup = await startSessions(t, { lifeSeconds: LIFE_SECONDS, sessions: 2 })
+  const { time, behave, presentations, shared, replica, keys } = setup
   behave(() => ({ kind: 'granted', ms: 3_000 }))
   await time.advance(40_000)
   for (let waited = 0; presentations.length === 0 && waited < 100; waited += 1) await time.advance(100)

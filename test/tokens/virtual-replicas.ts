@@ -301,22 +301,33 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   }
 }
 
-interface OneSession extends Partial<typeof LIMITS> {
+interface StartOptions extends Partial<typeof LIMITS> {
   lifeSeconds?: number
   replicas?: number
-  /** Until the session begins. A process that has just started cannot rely on its observations of others. */
+  sessions?: number
+  /** Until the sessions begin. A process that has just started cannot rely on its observations of others. */
   upMs?: number
   random?: () => number
 }
 
-/** A fleet of one or more replicas and one session, by default with an access token that has expired. */
-export async function oneSession(t: Teardown, options: OneSession = {}) {
-  const { lifeSeconds = 0, replicas = 1, upMs = replicas > 1 ? 6_000 : 0, random, ...limits } = options
+/** One or more replicas and sessions, by default one of each with an access token that has expired. */
+export async function startSessions(t: Teardown, options: StartOptions = {}) {
+  const {
+    lifeSeconds = 0,
+    replicas = 1,
+    sessions = 1,
+    upMs = replicas > 1 ? 6_000 : 0,
+    random,
+    ...limits
+  } = options
   const setup = createVirtualReplicas(t, limits)
   for (let count = 0; count < replicas; count += 1) setup.addReplica(random)
   await setup.time.advance(upMs)
   const [replica, other] = setup.replicas as [Replica, Replica]
-  return { ...setup, replica, other, key: await setup.addSession(replica, 1, lifeSeconds) }
+  const keys: RecordKey[] = []
+  for (let name = 1; name <= sessions; name += 1)
+    keys.push(await setup.addSession(replica, name, lifeSeconds))
+  return { ...setup, replica, other, keys, key: keys[0]! }
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
