@@ -38,16 +38,10 @@ export interface Via {
   readonly localAddress?: string
 }
 
-/** An HTTP client that looks like a browser: cookies and Fetch Metadata. It does not follow redirects. */
-export interface Browser {
-  readonly cookies: Map<string, Cookie>
-  fetch(url: string, options?: RequestOptions): Promise<Answer>
-  /** A top-level navigation. */
-  navigate(url: string, options?: RequestOptions): Promise<Answer>
-}
+export type Browser = ReturnType<typeof createBrowser>
 
-/** `via`: the server of an https `publicUrl`. */
-export function createBrowser(publicUrl: string, via: Via | null = null): Browser {
+/** An HTTP client that looks like a browser: cookies and Fetch Metadata. It does not follow redirects. `via`: the server of an https `publicUrl`. */
+export function createBrowser(publicUrl: string, via: Via | null = null) {
   const cookies = new Map<string, Cookie>()
 
   async function send(
@@ -88,13 +82,14 @@ export function createBrowser(publicUrl: string, via: Via | null = null): Browse
 
   return {
     cookies,
-    fetch: (url, options = {}) =>
+    fetch: (url: string, options: RequestOptions = {}) =>
       send(url, options, {
         'sec-fetch-site': 'same-origin',
         'sec-fetch-mode': 'cors',
         'sec-fetch-dest': 'empty',
       }),
-    navigate: (url, options = {}) =>
+    /** A top-level navigation. */
+    navigate: (url: string, options: RequestOptions = {}) =>
       send(url, options, {
         'sec-fetch-site': options.from === 'cross-site' ? 'cross-site' : 'none',
         'sec-fetch-mode': 'navigate',

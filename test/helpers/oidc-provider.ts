@@ -2,7 +2,7 @@
 
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { createServer } from 'node:http'
-import Provider, { type Configuration, type GrantContext } from 'oidc-provider'
+import Provider, { type GrantContext } from 'oidc-provider'
 import type { Teardown } from './child.ts'
 import { listenOnLoopback } from './ports.ts'
 
@@ -58,8 +58,9 @@ export async function startForeignServer(
     },
     pkce: { required: () => true },
     rotateRefreshToken: true,
-    issueRefreshToken: (_ctx, client) => client.grantTypeAllowed('refresh_token'),
-    findAccount: (_ctx, id) => ({ accountId: id, claims: async () => ({ sub: id }) }),
+    issueRefreshToken: (_ctx: unknown, client: { grantTypeAllowed(type: string): boolean }) =>
+      client.grantTypeAllowed('refresh_token'),
+    findAccount: (_ctx: unknown, id: string) => ({ accountId: id, claims: async () => ({ sub: id }) }),
   })
   const tokenRequests: TokenRequest[] = []
   const note = ({ oidc: { params = {} }, body }: GrantContext, granted: boolean): void => {
@@ -140,7 +141,7 @@ async function walk(issuer: string, start: string): Promise<string> {
 }
 
 /** Hides the provider's warning that this setup is not for production. */
-function createQuietly(issuer: string, configuration: Configuration): Provider {
+function createQuietly(issuer: string, configuration: object): Provider {
   const { warn } = console
   console.warn = () => {}
   try {

@@ -4,17 +4,13 @@ import type { JournalEntry } from '../../sandbox/journal.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
-import { type RedisServer, startRedis } from './redis.ts'
+import { startRedis } from './redis.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from './system.ts'
 
-/** Three replicas in this process over one Redis, in front of a sandbox that revokes at reuse. */
-export interface Replicas {
-  redis: RedisServer
-  sandbox: Sandbox
-  replicas: [Bff, Bff, Bff]
-}
+export type Replicas = Awaited<ReturnType<typeof startReplicas>>
 
-export async function startReplicas(t: Teardown, env: Record<string, string> = {}): Promise<Replicas> {
+/** Three replicas in this process over one Redis, in front of a sandbox that revokes at reuse. */
+export async function startReplicas(t: Teardown, env: Record<string, string> = {}) {
   // Acknowledged writes survive a kill.
   const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
   const sandbox = await startSandbox(t)
@@ -29,13 +25,9 @@ export async function startReplicas(t: Teardown, env: Record<string, string> = {
 
 /** A signed-in browser whose token is due at once. No background refresh follows for ten seconds. */
 export async function signInExpired(bff: Bff, sandbox: Sandbox): Promise<Browser> {
-  return await signInFor(bff, sandbox, 0)
-}
-
-/** A signed-in browser whose first token claims a lifetime of `seconds`. Later tokens state their true lifetime. */
-export async function signInFor(bff: Bff, sandbox: Sandbox, seconds: number): Promise<Browser> {
   const before = sandbox.faults.current().expiresIn
-  sandbox.faults.set({ expiresIn: { value: seconds } })
+  // Later tokens state their true lifetime.
+  sandbox.faults.set({ expiresIn: { value: 0 } })
   const browser = bff.browser()
   const answer = await signIn(browser, sandbox)
   sandbox.faults.set({ expiresIn: before })

@@ -1,6 +1,5 @@
 // The sandbox platform and the server in the test process, and a whole sign-in between them.
 
-import { Writable } from 'node:stream'
 import { createSandbox, type Sandbox } from '../../sandbox/sandbox.ts'
 import type { SandboxOptions } from '../../sandbox/settings.ts'
 import { type App, buildApp } from '../../src/app.ts'
@@ -9,6 +8,7 @@ import { createLog } from '../../src/log.ts'
 import { type Answer, type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { checkResponsesOf } from './documented.ts'
+import { collectLog } from './log-lines.ts'
 import { freePort } from './ports.ts'
 import type { ServerProcess } from './server-process.ts'
 import { until } from './wait.ts'
@@ -69,15 +69,9 @@ export async function startBff(
   })
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
   const { config } = parsed
-  const lines: string[] = []
-  const sink = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      lines.push(chunk.toString())
-      done()
-    },
-  })
+  const { sink, text } = collectLog()
   const app = await buildApp(config, createLog(config.logLevel, sink), (message) =>
-    lines.push(`refused: ${message}\n`),
+    sink.write(`refused: ${message}\n`),
   )
   try {
     await app.ops.listen({ host: '127.0.0.1', port: opsPort })
@@ -96,7 +90,7 @@ export async function startBff(
     publicUrl,
     opsUrl: `http://127.0.0.1:${opsPort}`,
     app,
-    log: () => lines.join(''),
+    log: text,
     browser: () => createBrowser(publicUrl),
   }
 }

@@ -161,16 +161,6 @@ t.test('tokens that the store refuses are pending, and retried at least every tw
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('tokens that the store accepts at once are not pending', async (t) => {
-  const { store, retried, session, write } = start(t)
-  const key = await session()
-  t.strictSame(await store.replaceTokens(key, write(1)), { kind: 'replaced', written: true })
-  t.strictSame(await store.replaceTokens(key, { ...write(1), tokens: 'other' }), { kind: 'newer' })
-  t.strictSame(await store.replaceTokens(newKey(), write(1)), { kind: 'gone' })
-  t.equal(store.pendingTokens(), 0)
-  t.strictSame(retried, [])
-})
-
 const ENDS_OF_PENDING_TOKENS: Record<
   string,
   { fault?: Fault; happens?: (setup: Setup, key: RecordKey) => unknown; shows?: string; expected: unknown }

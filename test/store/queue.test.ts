@@ -6,8 +6,7 @@ import { createRedisQueue } from '../../src/store/redis/queue.ts'
 import type { DueQueue, RecordKey } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { scriptsAt } from './scripts-at.ts'
-import { newKey, openCommands, singleTarget } from './stores.ts'
-import { untilConnected } from './works.ts'
+import { newKey, openCommands, singleTarget, untilConnected } from './stores.ts'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE

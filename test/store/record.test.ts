@@ -7,8 +7,7 @@ import { createRedisRecords } from '../../src/store/redis/records.ts'
 import type { NewRecord } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { scriptsAt } from './scripts-at.ts'
-import { newKey, openCommands, PREFIX, singleTarget } from './stores.ts'
-import { untilConnected } from './works.ts'
+import { newKey, openCommands, PREFIX, singleTarget, untilConnected } from './stores.ts'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE

@@ -54,18 +54,3 @@ t.test('a command without a reply fails within a second, and not before most of 
   await time.advance(200)
   t.equal(outcome, 'no reply in time')
 })
-
-t.test('a process that was stalled takes a reply that came meanwhile', async (t) => {
-  const time = installVirtualTime(t)
-  let reply = (_: string): void => {}
-  const answer = inTime(
-    new Promise<string>((resolve) => {
-      reply = resolve
-    }),
-  )
-  time.stall(60_000)
-  // Timers run before sockets are read.
-  await time.advance(0)
-  reply('read after the timers')
-  t.equal(await answer, 'read after the timers')
-})

@@ -6,8 +6,7 @@ import { startRedis } from '../helpers/redis.ts'
 import { redisCommand } from '../helpers/redis-command.ts'
 import { startClusterOfOne } from '../helpers/redis-groups.ts'
 import { until } from '../helpers/wait.ts'
-import { clusterTarget, openRedisStore, redisStore, singleTarget } from './stores.ts'
-import { untilItWorks } from './works.ts'
+import { clusterTarget, openRedisStore, redisStore, singleTarget, untilItWorks } from './stores.ts'
 
 const PASSWORD = 'the right password'
 

@@ -12,8 +12,8 @@ import {
   singleTarget,
   startSession,
   type TestStore,
+  untilItWorks,
 } from './stores.ts'
-import { untilItWorks } from './works.ts'
 
 // The tests mostly wait, so they run concurrently.
 t.jobs = 3

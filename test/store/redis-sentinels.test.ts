@@ -4,8 +4,15 @@ import type { RedisServer } from '../helpers/redis.ts'
 import { redisCommand } from '../helpers/redis-command.ts'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { elapsed, until } from '../helpers/wait.ts'
-import { openRedisStore, redisStore, sees, sentinelTarget, startSession, type TestStore } from './stores.ts'
-import { untilItWorks } from './works.ts'
+import {
+  openRedisStore,
+  redisStore,
+  sees,
+  sentinelTarget,
+  startSession,
+  type TestStore,
+  untilItWorks,
+} from './stores.ts'
 
 // The tests mostly wait, so they run concurrently.
 t.jobs = 3

@@ -1,4 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import type { Test } from 'tap'
 import type { RedisTarget } from '../../src/config/redis-url.ts'
 import { Secret } from '../../src/secret.ts'
@@ -10,7 +11,6 @@ import type { Teardown } from '../helpers/child.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startClusterOfOne } from '../helpers/redis-groups.ts'
 import { elapsed } from '../helpers/wait.ts'
-import { untilItWorks } from './works.ts'
 
 /** A store under test, with its clock. */
 export interface TestStore {
@@ -76,6 +76,23 @@ export function openCommands(t: Teardown, target: RedisTarget): RedisClient {
   const connections = openRedis({ target, ca: null })
   t.teardown(() => connections.close())
   return connections.commands
+}
+
+/** Polls until the store takes writes. */
+export async function untilItWorks(store: SessionStore): Promise<void> {
+  for (;;) {
+    const works = await store.ping().then(
+      () => true,
+      () => false,
+    )
+    if (works) return
+    await elapsed(20)
+  }
+}
+
+/** Waits until a client for commands alone has its connection. */
+export async function untilConnected(client: RedisClient): Promise<void> {
+  if (client.status !== 'ready') await once(client, 'ready')
 }
 
 function loginWith(password?: string) {
