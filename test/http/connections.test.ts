@@ -1,6 +1,6 @@
 import { once } from 'node:events'
-import net, { type AddressInfo, type Socket } from 'node:net'
-import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import net, { type Socket } from 'node:net'
+import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
 import { closeSlowly, endSlowly, trackConnections } from '../../src/http/connections.ts'
 import { portOfUrl } from '../helpers/ports.ts'
@@ -33,17 +33,13 @@ async function startTracked(
     reply.header('connection', 'close').send('refused')
   }
   app.route({ method: 'POST', url: '/', onRequest: refuse, handler: refuse })
-  await app.listen({ host: '127.0.0.1', port: 0 })
+  const port = portOfUrl(await app.listen({ host: '127.0.0.1', port: 0 }))
   t.teardown(() => app.close())
-  return { app, connections }
+  return { app, connections, port }
 }
 
-function portOf(app: FastifyInstance): number {
-  return (app.server.address() as AddressInfo).port
-}
-
-function connectTo(app: FastifyInstance): Socket {
-  return net.connect(portOf(app), '127.0.0.1').on('error', () => {})
+function connectTo(port: number): Socket {
+  return net.connect(port, '127.0.0.1').on('error', () => {})
 }
 
 /** A client that goes on sending after the server has ended its side, and the errors of its connection. */
@@ -79,9 +75,9 @@ async function readAll(socket: Socket): Promise<string> {
 }
 
 t.test('a closing server sends a slow reader the rest of its response before it ends', async (t) => {
-  const { app } = await startTracked(t, { body: Buffer.alloc(BYTES) })
-  const idle = connectTo(app)
-  const reader = connectTo(app)
+  const { app, port } = await startTracked(t, { body: Buffer.alloc(BYTES) })
+  const idle = connectTo(port)
+  const reader = connectTo(port)
   let received = 0
   reader.on('data', (chunk: Buffer) => {
     received += chunk.length
@@ -101,32 +97,32 @@ t.test('a closing server sends a slow reader the rest of its response before it 
 })
 
 t.test('a connection ends that has more than 32 requests open at once', async (t) => {
-  const { app } = await startTracked(t)
+  const { app, port } = await startTracked(t)
   let begun = 0
   app.server.on('request', () => {
     begun += 1
   })
-  const few = connectTo(app)
+  const few = connectTo(port)
   few.write(REQUEST.repeat(32))
   while (begun < 32) await elapsed(10)
   few.end()
   t.equal((await readAll(few)).split('HTTP/1.1 200').length - 1, 32, 'all of fewer are answered')
-  const many = connectTo(app)
+  const many = connectTo(port)
   many.write(REQUEST.repeat(1_500))
   const responses = (await readAll(many)).split('HTTP/1.1 200').length - 1
   t.ok(responses <= 32, `${responses} responses`)
 })
 
 t.test('a draining server ends each connection with its next response', async (t) => {
-  const { app, connections } = await startTracked(t)
-  const socket = connectTo(app)
+  const { connections, port } = await startTracked(t)
+  const socket = connectTo(port)
   socket.write(REQUEST)
   const [first] = (await once(socket, 'data')) as [Buffer]
   t.match(first.toString(), /^Connection: keep-alive\r$/im)
   connections.drain()
   socket.write(REQUEST)
   t.match(await readAll(socket), /^HTTP\/1\.1 200 [\s\S]*^Connection: close\r$[\s\S]*body$/im)
-  const fresh = connectTo(app)
+  const fresh = connectTo(port)
   fresh.write(REQUEST)
   t.match(
     await readAll(fresh),
@@ -141,19 +137,19 @@ t.test('a closing server responds on each connection that came before its port c
     new Promise<void>((resolve) => {
       closePort = resolve
     })
-  const { app } = await startTracked(t, { lastStep })
-  const silent = connectTo(app)
+  const { app, port } = await startTracked(t, { lastStep })
+  const silent = connectTo(port)
   await once(silent, 'connect')
   const silentText = readAll(silent)
 
   // The system has accepted this connection and this process has not.
-  const waiting = connectTo(app)
+  const waiting = connectTo(port)
   waiting.write(REQUEST)
   const waitingText = readAll(waiting)
   const closed = app.close()
   await once(waiting, 'connect')
   await elapsed(20)
-  const late = connectTo(app)
+  const late = connectTo(port)
   late.write(REQUEST)
   const lateText = readAll(late)
   await once(late, 'connect')
@@ -167,8 +163,8 @@ t.test('a closing server responds on each connection that came before its port c
 })
 
 t.test('a closing server resets no client that goes on sending a body that was refused', async (t) => {
-  const { app } = await startTracked(t)
-  const { socket, errors, sendOn } = connectStubborn(t, portOf(app))
+  const { app, port } = await startTracked(t)
+  const { socket, errors, sendOn } = connectStubborn(t, port)
   socket.write('POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n')
   socket.resume()
   await once(socket, 'end')
@@ -180,9 +176,9 @@ t.test('a closing server resets no client that goes on sending a body that was r
 })
 
 t.test('the end of a response does not cut short a connection that ends slowly', async (t) => {
-  const { app } = await startTracked(t)
+  const { app, port } = await startTracked(t)
   const accepted = once(app.server, 'connection') as Promise<[Socket]>
-  const client = connectStubborn(t, portOf(app)).socket
+  const client = connectStubborn(t, port).socket
   const [socket] = await accepted
   endSlowly(socket)
   await once(client.resume(), 'end')

@@ -93,8 +93,7 @@ t.test('a callback on another host and another scope are warned of once, at the 
       await signIn(browser, sandbox)
       t.match((await browser.fetch('/auth/session')).json(), { authenticated: true }, 'nothing is refused')
     }
-    const lines = bff.log().split('\n')
-    return lines.filter((line) => line.includes('"platform.')).map((line) => JSON.parse(line))
+    return logLines(bff.log()).filter(({ event }) => String(event).startsWith('platform.'))
   }
   t.strictSame(await warningsAfter({}), [], 'as configured')
   t.strictSame(await warningsAfter({ remove: ['callback', 'scope'] }), [])

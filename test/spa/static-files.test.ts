@@ -48,12 +48,14 @@ for (const [path, content] of Object.entries(BUILD)) {
 }
 symlinkSync('plain.svg', join(STATIC_DIR, 'alias.svg'))
 
+type Headers = Record<string, string>
+
 const NAVIGATE = { 'sec-fetch-mode': 'navigate' }
 
 async function get(
   { publicUrl }: Pick<Bff, 'publicUrl'>,
   path: string,
-  headers: Record<string, string> = {},
+  headers: Headers = {},
   method: 'GET' | 'HEAD' | 'POST' | 'PUT' = 'GET',
 ) {
   const address = publicUrl.replace('localhost', '127.0.0.1') + path
@@ -175,7 +177,7 @@ t.test('the root and navigations to unknown paths get the start page, other requ
   const { bff } = await shared({ STATIC_DIR })
   const accept = 'text/html,application/xhtml+xml'
   const unknown = ['/sites/7', '/empty/', '/empty', '/authors', '/fluxes/1', '/gone.js', '//other.test/x']
-  for (const headers of [NAVIGATE, { ...NAVIGATE, accept: '*/*' }, { accept }] as Record<string, string>[]) {
+  for (const headers of [NAVIGATE, { ...NAVIGATE, accept: '*/*' }, { accept }] as Headers[]) {
     for (const path of ['/', '/?login_error=access_denied', '/index.html', ...unknown]) {
       const answer = await get(bff, path, { ...headers, 'accept-encoding': 'gzip, br' })
       const { 'content-encoding': coding, 'content-type': type, 'cache-control': kept, vary } = answer.headers
@@ -189,10 +191,7 @@ t.test('the root and navigations to unknown paths get the start page, other requ
       )
     }
   }
-  for (const headers of [{}, { accept: '*/*' }, { 'sec-fetch-mode': 'cors', accept }] as Record<
-    string,
-    string
-  >[])
+  for (const headers of [{}, { accept: '*/*' }, { 'sec-fetch-mode': 'cors', accept }] as Headers[])
     t.equal((await get(bff, '/gone.js', headers)).status, 404)
   t.equal((await get(bff, '/gone.js', { accept }, 'POST')).status, 404)
   for (const path of ['/app.js', '/'])
