@@ -4,21 +4,7 @@
 // installation may take minutes.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { findTool, givenPath, REQUIRED, VERIFY } from './tools.mjs'
-
-const DEBIAN_PACKAGES = {
-  'redis-server': 'redis-server',
-  'redis-cli': 'redis-tools',
-  openssl: 'openssl',
-  promtool: 'prometheus',
-  nginx: 'nginx',
-  haproxy: 'haproxy',
-  caddy: 'caddy',
-  chromium: 'chromium-headless-shell',
-  firefox: 'firefox-esr',
-}
-
-const VERSION_ARGUMENTS = { openssl: 'version', nginx: '-v', haproxy: '-v', caddy: 'version' }
+import { findTool, givenPath, REQUIRED, TOOLS, VERIFY } from './tools.mjs'
 
 const platform = detectPlatform()
 const isDebian = platform.includes('debian') || platform.includes('ubuntu')
@@ -53,7 +39,7 @@ function runs(tool) {
   const path = findTool(tool)
   if (path === null) return false
   // No timeout: a browser's first start on a slow machine takes its time.
-  const { status } = spawnSync(path, [VERSION_ARGUMENTS[tool] ?? '--version'], { stdio: 'ignore' })
+  const { status } = spawnSync(path, [TOOLS[tool].version ?? '--version'], { stdio: 'ignore' })
   return status === 0
 }
 
@@ -71,7 +57,7 @@ function detectPlatform() {
 
 function packageOf(tool) {
   // Ubuntu has the browser under the older name, as a snap.
-  return tool === 'chromium' && platform.includes('ubuntu') ? 'chromium-browser' : DEBIAN_PACKAGES[tool]
+  return tool === 'chromium' && platform.includes('ubuntu') ? 'chromium-browser' : TOOLS[tool].debian
 }
 
 function installCommand(tools) {
@@ -80,14 +66,11 @@ function installCommand(tools) {
     const names = tools.map(packageOf).join(' ')
     return `${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends ${names}`
   }
-  if (platform.includes('fedora') || platform.includes('rhel')) {
+  if (platform.includes('fedora') || platform.includes('rhel'))
     return `${sudo}dnf install -y redis chromium openssl`
-  }
   if (platform.includes('arch')) return `${sudo}pacman -S --needed valkey chromium openssl`
   if (platform.includes('alpine')) return `${sudo}apk add redis chromium openssl`
-  if (platform.includes('darwin')) {
-    return 'brew install redis openssl && brew install --cask google-chrome'
-  }
+  if (platform.includes('darwin')) return 'brew install redis openssl && brew install --cask google-chrome'
   return `your package manager, for: ${tools.join(', ')}`
 }
 

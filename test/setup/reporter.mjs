@@ -7,17 +7,7 @@ import { stringify } from 'yaml'
 
 const DURATIONS = '.tap/durations.json'
 /** What tap adds to a failure that no reader needs. */
-const NOT_SHOWN = new Set([
-  'source',
-  'tapCaller',
-  'stack',
-  'at',
-  'diff',
-  'found',
-  'wanted',
-  'compare',
-  'command',
-])
+const NOT_SHOWN = ['source', 'tapCaller', 'stack', 'at', 'diff', 'found', 'wanted', 'compare', 'command']
 
 export default class Reporter extends Transform {
   #parser = new Parser()
@@ -135,7 +125,7 @@ function textOf({ file, path, diag }) {
   if (diag?.diff) lines.push(diag.diff.trimEnd())
   else if (diag && 'found' in diag)
     lines.push(stringify({ found: diag.found, wanted: diag.wanted }).trimEnd())
-  const rest = Object.fromEntries(Object.entries(diag ?? {}).filter(([name]) => !NOT_SHOWN.has(name)))
+  const rest = Object.fromEntries(Object.entries(diag ?? {}).filter(([name]) => !NOT_SHOWN.includes(name)))
   if (Object.keys(rest).length > 0) lines.push(stringify(rest).trimEnd())
   if (diag?.stack) lines.push(diag.stack.trimEnd())
   return `${lines.join('\n').replaceAll('\n', '\n    ')}\n`

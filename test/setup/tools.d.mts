@@ -1,12 +1,3 @@
-export type Tool =
-  | 'redis-server'
-  | 'redis-cli'
-  | 'openssl'
-  | 'promtool'
-  | 'nginx'
-  | 'haproxy'
-  | 'caddy'
-  | 'chromium'
-  | 'firefox'
-export declare function givenPath(name: Tool): string | undefined
+type Required = 'redis-server' | 'redis-cli' | 'openssl' | 'chromium'
+export type Tool = Required | 'promtool' | 'nginx' | 'haproxy' | 'caddy' | 'firefox'
 export declare function findTool(name: Tool): string | null

@@ -2,26 +2,32 @@
 import { accessSync, constants } from 'node:fs'
 import { delimiter, isAbsolute, join } from 'node:path'
 
-/** For each tool the names, or whole paths, under which platforms install it; the first found is used. */
-const TOOLS = {
-  'redis-server': ['redis-server', 'valkey-server'],
-  'redis-cli': ['redis-cli', 'valkey-cli'],
-  openssl: ['openssl'],
-  promtool: ['promtool'],
-  nginx: ['nginx'],
-  haproxy: ['haproxy'],
-  caddy: ['caddy'],
-  firefox: ['firefox-esr', 'firefox', '/Applications/Firefox.app/Contents/MacOS/firefox'],
-  chromium: [
-    // Chromium without a window, and without the work for one.
-    'chromium-headless-shell',
-    'chromium',
-    'chromium-browser',
-    'google-chrome',
-    'google-chrome-stable',
-    '/Applications/Chromium.app/Contents/MacOS/Chromium',
-    '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
-  ],
+/**
+ * For each tool the names, or whole paths, under which platforms install it, of which the first found is used; its package
+ * on Debian; and the argument that prints its version, `--version` where there is none.
+ */
+export const TOOLS = {
+  'redis-server': { names: ['redis-server', 'valkey-server'], debian: 'redis-server' },
+  'redis-cli': { names: ['redis-cli', 'valkey-cli'], debian: 'redis-tools' },
+  openssl: { names: ['openssl'], debian: 'openssl', version: 'version' },
+  promtool: { names: ['promtool'], debian: 'prometheus' },
+  nginx: { names: ['nginx'], debian: 'nginx', version: '-v' },
+  haproxy: { names: ['haproxy'], debian: 'haproxy', version: '-v' },
+  caddy: { names: ['caddy'], debian: 'caddy', version: 'version' },
+  firefox: {
+    names: ['firefox-esr', 'firefox', '/Applications/Firefox.app/Contents/MacOS/firefox'],
+    debian: 'firefox-esr',
+  },
+  chromium: {
+    names: [
+      // Chromium without a window, and without the work for one.
+      'chromium-headless-shell',
+      ...['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'],
+      '/Applications/Chromium.app/Contents/MacOS/Chromium',
+      '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+    ],
+    debian: 'chromium-headless-shell',
+  },
 }
 
 /** What `npm test` runs. */
@@ -42,18 +48,12 @@ export function givenPath(name) {
 export function findTool(name) {
   const given = givenPath(name)
   if (given !== undefined) return isExecutable(given) ? given : null
-  const folders = [
-    ...(process.env.PATH ?? '').split(delimiter),
-    '/usr/sbin',
-    '/usr/local/bin',
-    '/opt/homebrew/bin',
-  ]
-  for (const candidate of TOOLS[name]) {
-    const paths = isAbsolute(candidate) ? [candidate] : folders.map((folder) => join(folder, candidate))
-    const found = paths.find(isExecutable)
-    if (found !== undefined) return found
-  }
-  return null
+  const path = (process.env.PATH ?? '').split(delimiter)
+  const folders = [...path, '/usr/sbin', '/usr/local/bin', '/opt/homebrew/bin']
+  const candidates = TOOLS[name].names.flatMap((candidate) =>
+    isAbsolute(candidate) ? [candidate] : folders.map((folder) => join(folder, candidate)),
+  )
+  return candidates.find(isExecutable) ?? null
 }
 
 function isExecutable(path) {
