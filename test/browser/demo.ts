@@ -3,14 +3,13 @@ import { fileURLToPath } from 'node:url'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Teardown } from '../helpers/child.ts'
-import type { RedisServer } from '../helpers/redis.ts'
 import {
   type ReverseProxy,
   startReverseProxy,
   startTlsReverseProxy,
   type TlsReverseProxy,
 } from '../helpers/reverse-proxy.ts'
-import { type Bff, CLIENT, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Bff, CLIENT, startBff, startSandbox } from '../helpers/system.ts'
 import { PATIENCE_MS } from '../helpers/wait.ts'
 
 const DEMO_PAGE = fileURLToPath(new URL('../../dist/demo', import.meta.url))
@@ -91,23 +90,6 @@ async function assemble<F extends ReverseProxy>(
   })
   context.on('weberror', (error) => complaints.push(String(error.error())))
   return { ...servers, context, complaints }
-}
-
-/** A demo over Redis, with a function that counts the sessions in it. `name` keeps the demos apart. */
-export async function startRedisDemo(
-  t: Teardown,
-  browser: Browser,
-  redis: RedisServer,
-  name: string,
-): Promise<Demo & { records: () => Promise<number> }> {
-  const env = { REDIS_URL: redis.url, REDIS_PREFIX: `${name}:` }
-  const demo = await startDemo(t, browser, { env })
-  await untilReady(demo.bff)
-  const records = async (): Promise<number> => {
-    const keys = await redis.cli('KEYS', `${name}:s:*`)
-    return keys === '' ? 0 : keys.split('\n').length
-  }
-  return { ...demo, records }
 }
 
 /** One more tab, on the demo page. */

@@ -5,16 +5,9 @@ import { parseArguments } from '../../src/operator/cli.ts'
 import { parseDoctorArguments } from '../../src/operator/doctor.ts'
 import { faultsOf } from '../config/environment.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
-import { filesBelow, PAGES, ROOT, read } from './files.ts'
+import { commandsOf, filesBelow, PAGES, ROOT, read } from './files.ts'
 
-/** The commands that the shell blocks of all pages hold, without comments. */
-const commands = PAGES.flatMap((page) =>
-  codeBlocks(page)
-    .filter(({ language }) => language === 'sh')
-    .flatMap(({ code }) => code.replaceAll('\\\n', ' ').split('\n'))
-    .map((line) => ({ page, command: line.replace(/(^| )# .*$/, '').trim() }))
-    .filter(({ command }) => command !== ''),
-)
+const commands = PAGES.flatMap((page) => commandsOf(page).map(({ command }) => ({ page, command })))
 
 /** What follows a program in the commands that begin with it, perhaps after `docker compose exec`. */
 function argumentsOf(program: RegExp): { page: string; args: string[] }[] {

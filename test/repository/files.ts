@@ -1,6 +1,7 @@
 // The files of the repository, by their paths in it.
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { codeBlocks } from '../helpers/documentation.ts'
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -21,3 +22,17 @@ export const PAGES = [
   ...filesBelow('docs', '.md'),
   ...['operations', 'package', 'vite'].map((name) => `examples/${name}/README.md`),
 ]
+
+/** The commands in the shell blocks of a page, without comments. A command on two lines becomes one. */
+export function commandsOf(page: string): { heading: string; command: string }[] {
+  return codeBlocks(page)
+    .filter(({ language }) => language === 'sh')
+    .flatMap(({ heading, code }) =>
+      code
+        .replaceAll('\\\n', ' ')
+        .split('\n')
+        .map((line) => ({ heading, line })),
+    )
+    .map(({ heading, line }) => ({ heading, command: line.replace(/(^| )# .*$/, '').trim() }))
+    .filter(({ command }) => command !== '')
+}

@@ -7,7 +7,7 @@ import { parse, parseAllDocuments } from 'yaml'
 import { parseConfig } from '../../src/config/config.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
-import { PAGES, ROOT, read } from '../repository/files.ts'
+import { commandsOf, PAGES, ROOT, read } from '../repository/files.ts'
 
 function numberIn(text: string, pattern: RegExp): number {
   return Number(pattern.exec(text)?.[1])
@@ -42,13 +42,8 @@ t.test('the unit restarts for ever, waits for drain and stop, and limits the pro
   }
 })
 
-/** The commands of the shell blocks below a heading, without comments. A command on two lines becomes one. */
-function commandsBelow(heading: string): string[] {
-  return codeBlocks(PAGE)
-    .filter((block) => block.heading === heading && block.language === 'sh')
-    .flatMap(({ code }) => code.replaceAll('\\\n', ' ').split('\n'))
-    .map((line) => line.replace(/(^| )# .*$/, '').trim())
-    .filter((line) => line !== '')
+function commandsBelow(wanted: string): string[] {
+  return commandsOf(PAGE).flatMap(({ heading, command }) => (heading === wanted ? [command] : []))
 }
 
 function run(commands: readonly string[], cwd: string, shell = 'sh'): string {

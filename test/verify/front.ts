@@ -27,11 +27,11 @@ export async function withEachFront(
   t: Test,
   fronts: ReadonlyMap<string, Front>,
   what: string,
-  check: (t: Test, front: Front, name: string) => Promise<void>,
+  check: (t: Test, front: Front) => Promise<void>,
 ): Promise<void> {
   for (const name of FRONTS) {
     const skip = !installed.includes(name) && `${name} is not installed (Debian: the package ${name})`
-    await t.test(`${name} ${what}`, { skip }, (t) => check(t, fronts.get(name)!, name))
+    await t.test(`${name} ${what}`, { skip }, (t) => check(t, fronts.get(name)!))
   }
 }
 
@@ -58,6 +58,7 @@ export async function createTlsFiles(name: string): Promise<{ tls: string; ca: s
 
 /** A running proxy, on 127.0.0.1. */
 export interface Front {
+  readonly name: string
   readonly httpPort: number
   readonly httpsPort: number
   /** What it has printed, and its access log. */
@@ -172,5 +173,5 @@ async function startFront(t: Teardown, name: (typeof FRONTS)[number], behind: Be
   })
   const accessLog = join(folder, ACCESS_LOG)
   const output = () => child.output() + (existsSync(accessLog) ? readFileSync(accessLog, 'utf8') : '')
-  return { httpPort: ports.http, httpsPort: ports.https, output }
+  return { name, httpPort: ports.http, httpsPort: ports.https, output }
 }

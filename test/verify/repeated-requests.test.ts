@@ -112,9 +112,9 @@ t.test('behind the reverse proxies of deploy/, where a replica loses a request',
   })
 
   const unconnected = 'sends any request to another replica if no connection was made'
-  await withEachFront(t, fronts, unconnected, async (t, front, name) => {
+  await withEachFront(t, fronts, unconnected, async (t, front) => {
     // Caddy has closed the body after a refused connection (caddyserver/caddy#7546).
-    for (const method of name === 'caddy' ? ['GET', 'DELETE'] : ['GET', ...WRITES]) {
+    for (const method of front.name === 'caddy' ? ['GET', 'DELETE'] : ['GET', ...WRITES]) {
       await untilInUse(front, 3)
       stopFirst()
       // nginx takes turns, so one of three is meant for the replica that refuses it.

@@ -86,7 +86,7 @@ async function readByHttp2({ httpsPort }: Front, ca: string, browser: Browser): 
 t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t) => {
   const system = await startDeployment(t)
   const passes = "passes on a sign-in, calls, streams and the client's address"
-  await withEachFront(t, system.fronts, passes, (t, front, name) => usesFront(t, system, front, name))
+  await withEachFront(t, system.fronts, passes, (t, front) => usesFront(t, system, front))
   await t.test('three replicas restart one by one under load, and no request fails', (t) =>
     restarts(t, system),
   )
@@ -95,12 +95,7 @@ t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t
 
 type System = Awaited<ReturnType<typeof startDeployment>>
 
-async function usesFront(
-  t: Test,
-  { sandbox, ca, browserAt, logs }: System,
-  front: Front,
-  name: string,
-): Promise<void> {
+async function usesFront(t: Test, { sandbox, ca, browserAt, logs }: System, front: Front): Promise<void> {
   const plain = await askPlain(front, '/flux/a?b=c')
   t.equal(plain.statusCode, 308)
   t.equal(plain.headers.location, `${ORIGIN}/flux/a?b=c`, 'plain HTTP leads to https')
@@ -169,7 +164,7 @@ async function usesFront(
   )
   t.equal(ended.address, BROWSER, 'an address that the browser claims is not believed')
   t.notMatch(front.output(), '/auth/callback', 'no log has the code of a callback')
-  if (name !== 'caddy') t.match(front.output(), '/auth/logout', 'of the proxy, which logs')
+  if (front.name !== 'caddy') t.match(front.output(), '/auth/logout', 'of the proxy, which logs')
 }
 
 async function failsAll(t: Test, { ca, replicas, fronts }: System): Promise<void> {
