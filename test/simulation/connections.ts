@@ -231,7 +231,6 @@ export class FleetTransport {
   readonly servers: Deployment
   readonly commands: Connection[]
   readonly #incidentListeners: (() => void)[] = []
-  #lost = false
   #lastReplyAt = Number.NEGATIVE_INFINITY
   constructor(owner: Replica, servers: Deployment) {
     this.owner = owner
@@ -262,7 +261,7 @@ export class FleetTransport {
         if (!settle()) return
         connection.failedAt = clock.now
         if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.noteIncident(connection)
-        reject(new StoreUnavailable(error, this.#failed(error)))
+        reject(new StoreUnavailable(error, this.#isUnreachedAfter(error)))
       }
       if (!connection.ready) return fail(new Error('not connected'))
       let rearmed = false
@@ -290,7 +289,7 @@ export class FleetTransport {
           connection.waiting.delete(fail)
           if (reply instanceof ErrorReply) return fail(reply)
           if (!settle()) return
-          this.#replied()
+          this.#lastReplyAt = clock.now
           if (writes) connection.wrote()
           resolve(reply)
         })
@@ -305,22 +304,14 @@ export class FleetTransport {
     })
   }
 
-  #replied(): void {
-    this.#lost = false
-    this.#lastReplyAt = this.clock.now
-  }
-
-  #failed(error: Error): boolean {
-    this.#lost = !(error instanceof ErrorReply)
-    if (!this.#lost) this.#lastReplyAt = this.clock.now
-    return this.#isUnreached()
-  }
-
-  #isUnreached = (): boolean => {
-    if (!this.#lost) return false
-    return (
-      !this.commands.some(({ ready }) => ready) || this.clock.now - this.#lastReplyAt > UNREACHED_AFTER_MS
-    )
+  /** Whether the store is unreached after this failure. */
+  #isUnreachedAfter(error: Error): boolean {
+    const { now } = this.clock
+    if (error instanceof ErrorReply) {
+      this.#lastReplyAt = now
+      return false
+    }
+    return !this.commands.some(({ ready }) => ready) || now - this.#lastReplyAt > UNREACHED_AFTER_MS
   }
 
   noteIncident(connection: Connection): void {

@@ -312,21 +312,22 @@ export class InvariantChecker {
   }
 
   finished(presentation: Presentation, outcome: TokenOutcome): void {
-    if (presentation.state !== 'open') return
-    presentation.state = 'finished'
+    if (!this.#ends(presentation, 'finished')) return
     presentation.outcome = outcome.kind
-    presentation.overAt = this.#clock.now
-    this.#open.delete(presentation)
     if (outcome.kind === 'granted') this.#granted.set(presentation.token.family, presentation)
     else if (presentation.issued > 0) this.#unheard(presentation)
   }
 
   closed(presentation: Presentation): void {
-    if (presentation.state !== 'open') return
-    presentation.state = 'closed'
+    if (this.#ends(presentation, 'closed') && presentation.issued > 0) this.#unheard(presentation)
+  }
+
+  /** Whether it was open until now. */
+  #ends(presentation: Presentation, state: 'finished' | 'closed'): boolean {
+    if (!this.#open.delete(presentation)) return false
+    presentation.state = state
     presentation.overAt = this.#clock.now
-    this.#open.delete(presentation)
-    if (presentation.issued > 0) this.#unheard(presentation)
+    return true
   }
 
   #unheard({ token, by }: Presentation): void {
@@ -560,10 +561,8 @@ export class InvariantChecker {
     if (session.lossReported) return
     session.lossReported = true
     this.lost += 1
-    for (const cause of session.causes) {
-      this.#count(cause)
-      return
-    }
+    const [cause] = session.causes
+    if (cause !== undefined) this.#count(cause)
   }
 }
 

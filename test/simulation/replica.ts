@@ -45,9 +45,6 @@ export interface BrowserResponse {
   readonly clearsCookies?: boolean
 }
 
-/** Errors that faults of the schedule explain. */
-const EXPECTED_ERRORS = new Set(['login.unsaved'])
-
 const OUTGOING = {
   operation: 'GetFlux',
   method: 'GET',
@@ -366,7 +363,8 @@ export class Replica implements Owner {
     const { trace, clock, checker } = this.#deployment
     const write = (level: string) => (fields: { event?: string; err?: unknown }, text?: string) => {
       trace.note(clock.now, this.name, `${level} ${fields.event ?? ''} ${text ?? ''}`)
-      if (level === 'error' && !EXPECTED_ERRORS.has(fields.event ?? '')) {
+      // Faults of the schedule explain a sign-in whose tokens could not be stored.
+      if (level === 'error' && fields.event !== 'login.unsaved') {
         const { err } = fields
         const stack = err instanceof Error ? err.stack : ''
         checker.violated('an unexpected error is logged', `${this.name}: ${fields.event} ${stack}`)

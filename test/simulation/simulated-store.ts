@@ -5,8 +5,6 @@ import type { FleetTransport } from './connections.ts'
 /** A command of the store, named as in the port. */
 export type StoreCommand = Exclude<keyof SessionStore, 'health' | 'close'>
 
-const KEYS_AT_ONCE = 1_000
-
 /** The master that has a record. Digits of its key are as good as a hash slot: they spread the records. */
 export function masterOf(key: RecordKey, masterCount: number): number {
   return masterCount === 1 ? 0 : Number.parseInt(key.slice(1, 5), 16) % masterCount
@@ -32,11 +30,8 @@ export function createSimulatedStore(transport: FleetTransport, idleMs: number):
     claimDue: (limit, claimMs) => ask(ofQueue, 'claimDue', (server) => server.claimDue(limit, claimMs)),
     queueLength: () => ask(ofQueue, 'queueLength', (server) => server.queueLength()),
     async *keys() {
-      for (let master = 0; master < masterCount; master += 1) {
-        const all = await ask(master, 'keys', (server) => server.keys())
-        for (let at = 0; at < all.length || at === 0; at += KEYS_AT_ONCE)
-          yield all.slice(at, at + KEYS_AT_ONCE)
-      }
+      for (let master = 0; master < masterCount; master += 1)
+        yield await ask(master, 'keys', (server) => server.keys())
     },
     countTry: async () => null,
     health: transport.health,

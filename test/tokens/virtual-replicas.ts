@@ -186,23 +186,24 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       get(target, name: keyof SessionStore) {
         if (name === 'health') return health
         if (name === 'close') return target.close
-        if (name === 'keys') return () => scan(target, replica())
-        return async (...args: never[]) => {
+        const begin = (): void => {
           const { commands, alive } = replica()
           commands.set(name, (commands.get(name) ?? 0) + 1)
           if (storeIsDown || !alive) throw new StoreUnavailable(new Error('down'))
+        }
+        if (name === 'keys')
+          return async function* () {
+            for await (const batch of target.keys()) {
+              begin()
+              yield batch
+            }
+          }
+        return async (...args: never[]) => {
+          begin()
           return await (target[name] as (...args: never[]) => Promise<unknown>)(...args)
         }
       },
     })
-  }
-
-  async function* scan(target: SessionStore, { commands, alive }: Replica): AsyncGenerator<RecordKey[]> {
-    for await (const batch of target.keys()) {
-      commands.set('keys', (commands.get('keys') ?? 0) + 1)
-      if (storeIsDown || !alive) throw new StoreUnavailable(new Error('down'))
-      yield batch
-    }
   }
 
   function addReplica(random: () => number = Math.random, secrets = SECRETS): Replica {
