@@ -23,7 +23,7 @@ export interface ReceivedSpan {
 
 interface Attribute {
   key: string
-  value: { stringValue?: string; intValue?: number; doubleValue?: number; boolValue?: boolean }
+  value: Record<string, unknown>
 }
 
 interface ExportRequest {

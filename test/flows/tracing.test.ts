@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import type { Faults } from '../../sandbox/faults.ts'
 import type { JournalEntry } from '../../sandbox/journal.ts'
 import { createBrowser } from '../helpers/browser.ts'
 import { createCertificate } from '../helpers/certificate.ts'
@@ -15,10 +16,7 @@ import { type ReceivedSpan, startCollector } from './collector.ts'
 const API_KEY = 'key-of-the-collector'
 
 /** Tells after the end of a process whether it has loaded OpenTelemetry's SDK, and how many contexts it has made. */
-function probe(folder: string): {
-  env: Record<string, string>
-  read: () => { sdk: boolean; contexts: number }
-} {
+function probe(folder: string) {
   const script = join(folder, 'probe.cjs')
   const result = join(folder, 'result.json')
   // Node lists there all scripts that a process has loaded.
@@ -102,19 +100,16 @@ t.test('with a collector', async (t) => {
   function last(filter: Partial<JournalEntry>): JournalEntry {
     return sandbox.journal.entries(filter).at(-1)!
   }
-  async function signInAgain(): Promise<void> {
+  /** By default a session whose access token counts as expired. */
+  async function signInAgain(expiresIn: Faults['expiresIn'] = { value: 0 }): Promise<void> {
+    sandbox.faults.set({ expiresIn })
     await signIn(browser, sandbox, '/page?tab=secret-of-the-page')
-    for (const { value } of browser.cookies.values()) cookies.add(value)
-  }
-  /** A session whose access token counts as expired. */
-  async function signInExpired(): Promise<void> {
-    sandbox.faults.set({ expiresIn: { value: 0 } })
-    await signInAgain()
     sandbox.faults.set({ expiresIn: 'truth' })
+    for (const { value } of browser.cookies.values()) cookies.add(value)
   }
 
   await t.test('one trace leads from the browser over server and Redis to both servers', async (t) => {
-    await signInExpired()
+    await signInAgain()
     const traceId = '1'.repeat(32)
     const answer = await browser.fetch('/flux/temperature?from=secret-of-the-query', {
       headers: traceparent(traceId),
@@ -204,7 +199,7 @@ t.test('with a collector', async (t) => {
 
   await t.test('a background refresh is a trace of its own', async (t) => {
     sandbox.faults.set({ tokenLifeSeconds: 1 })
-    await signInAgain()
+    await signInAgain('truth')
     const isRefresh = ({ name, attributes }: ReceivedSpan): boolean =>
       name === 'refresh' && attributes['bff.refresh.trigger'] === 'schedule'
     await until('a background refresh', () => collector.spans().some(isRefresh))

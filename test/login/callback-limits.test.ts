@@ -1,8 +1,8 @@
 import t from 'tap'
 import { counted } from '../flows/load.ts'
 import { type Browser, isProblem } from '../helpers/browser.ts'
-import { decide, signIn, startBff, startSandbox } from '../helpers/system.ts'
-import { ALICE, begin, comeBack, sendPassword } from './sign-ins.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { ALICE, arrivalAt, begin, comeBack, postFragment, sendPassword } from './sign-ins.ts'
 
 const FLOWS = 'code,token,password'
 const REDEMPTIONS_AT_ONCE = 32
@@ -16,12 +16,11 @@ t.test('callbacks are limited by address, with a count of their own', async (t) 
   const bff = await startBff(t, sandbox, env)
   const begun = async (flow: 'code' | 'token', headers: Record<string, string>) => {
     const browser = bff.browser()
-    const start = await browser.navigate(`/auth/login?returnTo=%2Fapp&flow=${flow}`, { headers })
-    t.equal(start.status, 303)
-    return { browser, back: new URL(await decide(sandbox, String(start.headers.location))) }
+    const query = `?returnTo=%2Fapp&flow=${flow}`
+    return { browser, back: await begin(browser, sandbox, { query, headers }) }
   }
-  const returns = ({ browser, back }: { browser: Browser; back: URL }, headers: Record<string, string>) =>
-    browser.navigate(back.href, { from: 'cross-site', headers })
+  const returns = ({ browser, back }: { browser: Browser; back: string }, headers: Record<string, string>) =>
+    comeBack(browser, back, headers)
 
   const same = [await begun('code', at('192.0.2.1')), await begun('code', at('192.0.2.1'))]
   for (const each of same)
@@ -50,12 +49,7 @@ t.test('callbacks are limited by address, with a count of their own', async (t) 
   t.equal(await counted([bff], 'bff_sign_in_failures_total{reason="rate_limited"}'), 1)
 
   const { browser, back } = fragment
-  const post = (headers: Record<string, string>) =>
-    browser.fetch(back.pathname, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', ...headers },
-      body: JSON.stringify(Object.fromEntries(new URLSearchParams(back.hash.slice(1)))),
-    })
+  const post = (headers: Record<string, string>) => postFragment(browser, arrivalAt(back), headers)
   const refused = await post(office)
   t.equal(refused.status, 429, 'the POST of the token flow counts as a callback')
   t.match(refused.json(), { code: 'rate_limited', loginUrl: '/auth/login?returnTo=%2Fapp&flow=token' })

@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
+import type { Browser } from '../helpers/browser.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
 import { logLines } from '../helpers/log-lines.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
@@ -24,10 +25,6 @@ const OPERATIONS_FILE = declare(DECLARED)
 
 type AnswerWith = (request: IncomingMessage, response: ServerResponse) => void
 
-interface SessionBody {
-  user: { id: string; name: string | null } | null
-}
-
 /** Signs in where the platform answers the question after the user with `answer`. */
 async function signInWith(t: Test, answer: AnswerWith, env: Record<string, string> = {}) {
   const asked: IncomingMessage[] = []
@@ -41,8 +38,11 @@ async function signInWith(t: Test, answer: AnswerWith, env: Record<string, strin
   const bff = await startBff(t, platform, { OPERATIONS_FILE, ...env })
   const browser = bff.browser()
   t.equal((await signIn(browser, sandbox)).status, 303)
-  const { user } = (await browser.fetch('/auth/session')).json() as unknown as SessionBody
-  return { asked, bff, browser, sandbox, user }
+  return { asked, bff, sandbox, user: await userOf(browser) }
+}
+
+async function userOf(browser: Browser): Promise<unknown> {
+  return (await browser.fetch('/auth/session')).json().user
 }
 
 const json = (body: string) => (_: IncomingMessage, response: ServerResponse) => response.end(body)
@@ -53,10 +53,9 @@ t.test('a session knows its user, through each refresh, and the log has digits f
   const browser = bff.browser()
   sandbox.faults.set({ expiresIn: { value: 1 } })
   await signIn(browser, sandbox)
-  const userOf = async () => ((await browser.fetch('/auth/session')).json() as unknown as SessionBody).user
-  t.strictSame(await userOf(), { id: 'user-alice', name: 'alice' })
+  t.strictSame(await userOf(browser), { id: 'user-alice', name: 'alice' })
   await until('two refreshes', () => presentations(sandbox).length >= 2)
-  t.strictSame(await userOf(), { id: 'user-alice', name: 'alice' })
+  t.strictSame(await userOf(browser), { id: 'user-alice', name: 'alice' })
   await browser.fetch('/auth/logout', { method: 'POST' })
   const [begun] = logLines(bff.log(), 'login.succeeded')
   const [ended] = logLines(bff.log(), 'session.ended')

@@ -49,17 +49,10 @@ t.test('a logout accepts any body of any type or none, and needs no session', as
   }
   for (const [type, body] of [
     [null, undefined],
-    [null, ''],
     [null, 'x'],
-    ['application/json', ''],
-    ['application/json', '{}'],
     ['application/json', '{"a":'],
-    ['text/plain;charset=UTF-8', 'x'],
-    ['application/x-www-form-urlencoded', 'a=b'],
     ['multipart/form-data; boundary=x', '--x--'],
-    ['image/png', '\0\x01'],
     ['rubbish', 'x'],
-    ['', 'x'],
     ['application/json', `"${'x'.repeat(20_000)}"`],
   ] as const) {
     const browser = bff.browser()

@@ -81,15 +81,12 @@ t.test('a faulty password request names its fault and changes no session', async
 
 t.test('a failing token endpoint or an unreachable store is not reported as a wrong password', async (t) => {
   for (const [fault, status, code] of [
-    [{ mode: 'status', status: 503 }, 503, 'authorization_server_unavailable'],
     [{ mode: 'invalid_client' }, 503, 'authorization_server_unavailable'],
     [{ mode: 'html' }, 502, 'upstream_unavailable'],
-    [{ mode: 'hang' }, 504, 'upstream_timeout'],
   ] as const) {
-    const hurry = fault.mode === 'hang' ? { TOKEN_TIMEOUT_MS: '300' } : {}
-    const { sandbox, bff } = await shared({ ...PERMITTED, ...hurry })
+    const { sandbox, bff } = await shared(PERMITTED)
     sandbox.faults.set({ tokenEndpoint: fault })
-    const answer = await sendPassword(bff.browser(), { ...ALICE, username: `alice ${code} ${fault.mode}` })
+    const answer = await sendPassword(bff.browser(), { ...ALICE, username: `alice ${code}` })
     isProblem(t, answer, status, code, fault.mode)
   }
   const { sandbox, redis, bff } = await signedInOverRedis(t, PERMITTED)

@@ -12,15 +12,15 @@ export const ALICE = { username: 'alice', password: 'wonderland' }
 export async function begin(
   browser: Browser,
   sandbox: Sandbox,
-  { query = '', decision = 'accept' as 'accept' | 'refuse' } = {},
+  { query = '', decision = 'accept' as 'accept' | 'refuse', headers = {} } = {},
 ): Promise<string> {
-  const start = await browser.navigate(`/auth/login${query}`)
+  const start = await browser.navigate(`/auth/login${query}`, { headers })
   return await decide(sandbox, String(start.headers.location), decision)
 }
 
 /** The callback of a browser that comes from the authorization server. */
-export function comeBack(browser: Browser, address: string): Promise<Answer> {
-  return browser.navigate(address, { from: 'cross-site' })
+export function comeBack(browser: Browser, address: string, headers = {}): Promise<Answer> {
+  return browser.navigate(address, { from: 'cross-site', headers })
 }
 
 /** A sign-in by user name and password. */
@@ -28,6 +28,25 @@ export function sendPassword(browser: Browser, body: unknown, options: RequestOp
   const headers = { 'content-type': 'application/json', ...options.headers }
   const text = typeof body === 'string' ? body : JSON.stringify(body)
   return browser.fetch('/auth/password', { method: 'POST', body: text, ...options, headers })
+}
+
+/** A browser that comes back in the token flow. */
+export interface Arrival {
+  /** Path of the callback. */
+  path: string
+  /** Members of the fragment, as the page sends them. */
+  members: Record<string, string>
+}
+
+export function arrivalAt(address: string): Arrival {
+  const { pathname, search, hash } = new URL(address)
+  return { path: pathname + search, members: Object.fromEntries(new URLSearchParams(hash.slice(1))) }
+}
+
+/** What the script of the page sends. */
+export function postFragment(browser: Browser, { path, members }: Arrival, headers = {}): Promise<Answer> {
+  const all = { 'content-type': 'application/json', ...headers }
+  return browser.fetch(path, { method: 'POST', body: JSON.stringify(members), headers: all })
 }
 
 /** A sandbox, a Redis that keeps its data, a server over both that is ready, and a browser that has signed in. */
