@@ -1,7 +1,7 @@
 import t from 'tap'
 import { leaseMs, resetAfterMs } from '../../src/tokens/rules.ts'
 import { leaseRequest } from '../store/stores.ts'
-import { startSessions, TIMEOUT_MS } from './virtual-replicas.ts'
+import { follow, startSessions, TIMEOUT_MS } from './virtual-replicas.ts'
 
 /** A request that is served with refreshed tokens. */
 const GEN_2 = { kind: 'token', session: { record: { gen: 2 } } }
@@ -301,10 +301,3 @@ t.test(
     t.match(await asked, { kind: 'wait' })
   },
 )
-
-/** Whether the promise has been fulfilled. */
-function follow(promise: Promise<unknown>): { isOver: boolean } {
-  const state = { isOver: false }
-  void promise.then(() => Object.assign(state, { isOver: true }))
-  return state
-}

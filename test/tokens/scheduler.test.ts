@@ -1,6 +1,12 @@
 import t from 'tap'
 import { POLL_EVERY_MS } from '../../src/tokens/scheduler.ts'
-import { createVirtualReplicas, LIFE_SECONDS, type Replica, startSessions } from './virtual-replicas.ts'
+import {
+  createVirtualReplicas,
+  follow,
+  LIFE_SECONDS,
+  type Replica,
+  startSessions,
+} from './virtual-replicas.ts'
 
 const sum = (replica: Replica, name: string): number => replica.commands.get(name) ?? 0
 
@@ -196,14 +202,11 @@ t.test('a stop waits for the current refresh, starts no other and leaves no time
   behave(() => ({ kind: 'granted', ms: 3_000 }))
   await time.advance(40_000)
   for (let waited = 0; presentations.length === 0 && waited < 100; waited += 1) await time.advance(100)
-  let stopped = false
-  const stopping = replica.tokens.stop().then(() => {
-    stopped = true
-  })
+  const stop = follow(replica.tokens.stop())
   await time.settle()
-  t.notOk(stopped)
+  t.notOk(stop.isOver)
   await time.advance(6_000)
-  await stopping
+  t.ok(stop.isOver)
   const gens = await Promise.all(keys.map(async (key) => (await shared.read(key))?.gen))
   t.equal(gens.filter((gen) => gen === 2).length, presentations.length)
   await time.advance(300_000)

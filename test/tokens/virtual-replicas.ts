@@ -334,3 +334,10 @@ export async function startSessions(t: Teardown, options: StartOptions = {}) {
 function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
 }
+
+/** Whether the promise has been settled. */
+export function follow(promise: Promise<unknown>): { isOver: boolean } {
+  const state = { isOver: false }
+  void promise.finally(() => Object.assign(state, { isOver: true }))
+  return state
+}
