@@ -1,6 +1,6 @@
 // oidc-provider as an independent authorization server, with its token requests on record.
 
-import { generateKeyPairSync, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { createServer } from 'node:http'
 import Provider, { type GrantContext } from 'oidc-provider'
 import type { Teardown } from './child.ts'
@@ -45,8 +45,6 @@ export async function startForeignServer(
       },
     ],
     scopes: ['openid', 'offline_access', 'platform'],
-    cookies: { keys: [randomBytes(32).toString('hex')] },
-    jwks: { keys: [signingKey()] },
     ttl: {
       ...{ AccessToken: tokenLifeSeconds, AuthorizationCode: 60, IdToken: 60, RefreshToken: 3_600 },
       ...{ Grant: 3_600, Interaction: 600, Session: 3_600 },
@@ -140,7 +138,7 @@ async function walk(issuer: string, start: string): Promise<string> {
   throw new Error('the pages of the provider do not redirect back')
 }
 
-/** Hides the provider's warning that this setup is not for production. */
+/** Hides the provider's warnings that this setup, with the keys of its examples, is not for production. */
 function createQuietly(issuer: string, configuration: object): Provider {
   const { warn } = console
   console.warn = () => {}
@@ -149,12 +147,4 @@ function createQuietly(issuer: string, configuration: object): Provider {
   } finally {
     console.warn = warn
   }
-}
-
-let key: object | null = null
-
-/** One for all providers of this process: making one needs more CPU time than anything else here. */
-function signingKey(): object {
-  key ??= generateKeyPairSync('rsa', { modulusLength: 2_048 }).privateKey.export({ format: 'jwk' })
-  return { ...key, use: 'sig', alg: 'RS256' }
 }

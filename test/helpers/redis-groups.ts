@@ -48,12 +48,14 @@ export async function startSentinelGroup(
   await master.cli('del', 'first-write')
 
   const sentinels: { child: Child; port: number }[] = []
-  const passwordLines = [
+  const configuration = [
+    `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${master.port} 2`,
+    `sentinel down-after-milliseconds ${MASTER_NAME} 1000`,
+    `sentinel failover-timeout ${MASTER_NAME} 3000`,
     ...(password === undefined ? [] : [`sentinel auth-pass ${MASTER_NAME} ${password}`]),
     ...(sentinelPassword === undefined ? [] : [`requirepass ${sentinelPassword}`]),
   ]
-  for (let i = 0; i < 3; i++)
-    sentinels.push(await startSentinel(t, master.port, [...tlsLines(tls), ...passwordLines]))
+  for (let i = 0; i < 3; i++) sentinels.push(await startSentinel(t, configuration, tls))
   const sentinelPorts = sentinels.map(({ port }) => port)
   const ca = tls === false ? undefined : readFileSync(tls.caFile)
   const ask = (port: number, ...args: string[]) =>
@@ -99,13 +101,7 @@ export async function startSentinelGroup(
       return Number(answer.split('\n')[1])
     },
     /** Stops replication. The replica can still be promoted. */
-    async cutReplication(): Promise<void> {
-      await master.cli('acl', 'setuser', 'default', '-psync', '-sync')
-      await master.cli('client', 'kill', 'type', 'replica')
-      await until('the replica has no master', async () =>
-        (await replica.cli('info', 'replication')).includes('master_link_status:down'),
-      )
-    },
+    cutReplication: () => stopReplication(master, [replica]),
   }
 }
 
@@ -120,8 +116,15 @@ export async function startCluster(
   const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
   const tlsArgs = tls === false ? [] : ['--tls', '--cacert', tls.caFile]
   const nodes: RedisServer[] = []
+  const args = [
+    ...(tls === false ? [] : ['--tls-cluster', 'yes']),
+    // A master that gave away its last slot stays a master.
+    ...['--cluster-allow-replica-migration', 'no'],
+    ...['--cluster-node-timeout', '2000', '--repl-diskless-sync-delay', '0'],
+    ...(options.args ?? []),
+  ]
   for (let i = 0; i < MASTERS * (1 + replicas); i++)
-    nodes.push(await startClusterNode(t, tls, options.args ?? []))
+    nodes.push(await startRedis(t, { tls, cluster: true, args }))
   const addresses = nodes.map((node) => `127.0.0.1:${node.port}`)
 
   const creation = startChild(t, toolPath('redis-cli'), [
@@ -161,13 +164,8 @@ export async function startCluster(
     async cutReplication(master: RedisServer): Promise<void> {
       const id = await master.cli('cluster', 'myid')
       const own = await master.cli('cluster', 'replicas', id)
-      await master.cli('acl', 'setuser', 'default', '-psync', '-sync')
-      await master.cli('client', 'kill', 'type', 'replica')
-      for (const replica of nodes.filter(({ port }) => own.includes(`127.0.0.1:${port}@`))) {
-        await until('the replica has no master', async () =>
-          (await replica.cli('info', 'replication')).includes('master_link_status:down'),
-        )
-      }
+      const replicas = nodes.filter(({ port }) => own.includes(`127.0.0.1:${port}@`))
+      await stopReplication(master, replicas)
     },
     /**
      * Starts to move a slot to another master (by default the next one) and moves its keys. Until `end` the
@@ -214,6 +212,15 @@ export async function startClusterOfOne(t: Teardown, options: RedisOptions = {})
   return redis
 }
 
+async function stopReplication(master: RedisServer, replicas: readonly RedisServer[]): Promise<void> {
+  await master.cli('acl', 'setuser', 'default', '-psync', '-sync')
+  await master.cli('client', 'kill', 'type', 'replica')
+  for (const replica of replicas)
+    await until('the replica has no master', async () =>
+      (await replica.cli('info', 'replication')).includes('master_link_status:down'),
+    )
+}
+
 /** Whether the node with this CLUSTER NODES output serves the slot. */
 function ownsSlot(clusterNodes: string, slot: number): boolean {
   const own = clusterNodes.split('\n').find((line) => line.includes('myself')) ?? ''
@@ -226,52 +233,21 @@ function ownsSlot(clusterNodes: string, slot: number): boolean {
     })
 }
 
-async function startClusterNode(
-  t: Teardown,
-  tls: Certificate | false,
-  args: readonly string[],
-): Promise<RedisServer> {
-  return await startRedis(t, {
-    tls,
-    cluster: true,
-    args: [
-      ...(tls === false ? [] : ['--tls-cluster', 'yes']),
-      // A master that gave away its last slot stays a master.
-      ...['--cluster-allow-replica-migration', 'no'],
-      ...['--cluster-node-timeout', '2000', '--repl-diskless-sync-delay', '0'],
-      ...args,
-    ],
-  })
-}
-
-async function startSentinel(
-  t: Teardown,
-  masterPort: number,
-  configuration: readonly string[],
-): Promise<{ child: Child; port: number }> {
+async function startSentinel(t: Teardown, configuration: readonly string[], tls: Certificate | false) {
   const folder = makeFolder('sentinel')
-  return await startOnFreePort(t, (candidate) => {
-    const file = join(folder, `${candidate}.conf`)
-    const lines = [
-      ...(configuration.some((line) => line.startsWith('tls-'))
-        ? ['port 0', `tls-port ${candidate}`]
-        : [`port ${candidate}`]),
-      'bind 127.0.0.1',
-      `dir ${folder}`,
-      `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} 2`,
-      `sentinel down-after-milliseconds ${MASTER_NAME} 1000`,
-      `sentinel failover-timeout ${MASTER_NAME} 3000`,
-      ...configuration,
-    ]
+  return await startOnFreePort(t, (port) => {
+    const file = join(folder, `${port}.conf`)
+    const lines = ['bind 127.0.0.1', `dir ${folder}`, ...portLines(port, tls), ...configuration]
     writeFileSync(file, `${lines.join('\n')}\n`)
     return [file, '--sentinel']
   })
 }
 
-function tlsLines(certificate: Certificate | false): string[] {
-  if (certificate === false) return []
-  const { certFile, keyFile, caFile } = certificate
+function portLines(port: number, tls: Certificate | false): string[] {
+  if (tls === false) return [`port ${port}`]
+  const { certFile, keyFile, caFile } = tls
   return [
+    ...['port 0', `tls-port ${port}`],
     ...[`tls-cert-file ${certFile}`, `tls-key-file ${keyFile}`, `tls-ca-cert-file ${caFile}`],
     ...['tls-auth-clients no', 'tls-replication yes'],
   ]
