@@ -4,7 +4,7 @@
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { findTool } from '../setup/tools.mjs'
+import { toolPath } from './child.ts'
 
 export interface Certificate {
   readonly keyFile: string
@@ -20,11 +20,9 @@ export async function createCertificate(
   folder: string,
   names = 'DNS:localhost,IP:127.0.0.1,IP:::1',
 ): Promise<Certificate> {
-  const openssl = findTool('openssl')
-  if (openssl === null) throw new Error('openssl is not installed: run the tests through npm test')
   const keyFile = join(folder, 'key.pem')
   const certFile = join(folder, 'cert.pem')
-  await run(openssl, [
+  await run(toolPath('openssl'), [
     ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
     ...['-days', '1', '-subj', '/CN=localhost', '-keyout', keyFile, '-out', certFile],
     ...['-addext', `subjectAltName=${names}`],
@@ -34,7 +32,15 @@ export async function createCertificate(
 
 /** Replaces a certificate by one that expired a day ago, with the same key and names. */
 export async function expire({ keyFile, certFile }: Certificate): Promise<void> {
-  const openssl = findTool('openssl')
-  if (openssl === null) throw new Error('openssl is not installed: run the tests through npm test')
-  await run(openssl, ['x509', '-in', certFile, '-signkey', keyFile, '-days', '-1', '-out', certFile])
+  await run(toolPath('openssl'), [
+    'x509',
+    '-in',
+    certFile,
+    '-signkey',
+    keyFile,
+    '-days',
+    '-1',
+    '-out',
+    certFile,
+  ])
 }

@@ -1,6 +1,7 @@
 // Starts child processes for a test, collects their output and kills them at its end.
 
 import { spawn } from 'node:child_process'
+import { findTool, type Tool } from '../setup/tools.mjs'
 import { PATIENCE_MS } from './wait.ts'
 import { guard } from './watchdog.ts'
 
@@ -12,6 +13,13 @@ export interface Teardown {
 export interface Ended {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
+}
+
+/** The path of a program that `npm test` has installed or found. */
+export function toolPath(tool: Tool): string {
+  const path = findTool(tool)
+  if (path === null) throw new Error(`${tool} is not installed: run the tests through npm test`)
+  return path
 }
 
 /** A child process of a test. */

@@ -1,8 +1,7 @@
 // A headless Chromium for tests that need a real browser.
 
 import { type Browser, chromium } from 'playwright-core'
-import { findTool } from '../setup/tools.mjs'
-import type { Teardown } from './child.ts'
+import { type Teardown, toolPath } from './child.ts'
 
 const ARGS = [
   '--no-sandbox',
@@ -30,9 +29,7 @@ export async function launchChromium(t: Teardown): Promise<Browser> {
 }
 
 async function launch(): Promise<Browser> {
-  const executablePath = findTool('chromium')
-  if (executablePath === null) throw new Error('Chromium is not installed: run the tests through npm test')
-  const browser = await chromium.launch({ executablePath, args: ARGS })
+  const browser = await chromium.launch({ executablePath: toolPath('chromium'), args: ARGS })
   browser.once('disconnected', () => {
     running = null
   })

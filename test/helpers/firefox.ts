@@ -3,7 +3,7 @@
 import { join } from 'node:path'
 import { WebSocket } from 'undici'
 import { findTool } from '../setup/tools.mjs'
-import { startChild, type Teardown, waitForOutput } from './child.ts'
+import { startChild, type Teardown, toolPath, waitForOutput } from './child.ts'
 import { until } from './wait.ts'
 import { makeFolder } from './watchdog.ts'
 
@@ -24,11 +24,9 @@ interface FirefoxCookie {
 /** Starts it with an empty profile. It ends with the test. */
 export async function launchFirefox(t: Teardown) {
   const folder = makeFolder('firefox')
-  const program = findTool('firefox')
-  if (program === null) throw new Error('Firefox is not installed')
   const args = ['--headless', '--no-remote', '--remote-debugging-port=0', '--profile', folder]
   const env = { PATH: process.env.PATH ?? '', HOME: folder, TMPDIR: folder, MOZ_CRASHREPORTER_DISABLE: '1' }
-  const child = startChild(t, program, args, { env, cwd: join(folder, '..') })
+  const child = startChild(t, toolPath('firefox'), args, { env, cwd: join(folder, '..') })
   const address = await waitForOutput(child, (output) => /ws:\/\/127\.0\.0\.1:\d+/.exec(output))
   if (address === null) throw new Error(`Firefox did not start:\n${child.output()}`)
   const send = await connect(`${address[0]}/session`)

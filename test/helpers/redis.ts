@@ -1,9 +1,8 @@
 // A private redis-server for one test: start, stop, freeze, kill and restart.
 
 import { readFile } from 'node:fs/promises'
-import { findTool, type Tool } from '../setup/tools.mjs'
 import { type Certificate, createCertificate } from './certificate.ts'
-import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
+import { type Child, startChild, type Teardown, toolPath, waitForOutput } from './child.ts'
 import { freePort } from './ports.ts'
 import { redisCommand } from './redis-command.ts'
 import { makeFolder } from './watchdog.ts'
@@ -77,13 +76,6 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}) {
     /** Sends one command. Returns the reply as redis-cli prints it; an error reply throws. */
     cli: (...args: string[]) => redisCommand(port, args, { ca, password: options.password }),
   }
-}
-
-/** The path of a program that `npm test` has installed or found. */
-export function toolPath(tool: Tool): string {
-  const path = findTool(tool)
-  if (path === null) throw new Error(`${tool} is not installed: run the tests through npm test`)
-  return path
 }
 
 /** Starts redis-server, or with `--sentinel` a Sentinel, on a free port. Retries with another port if the first was taken. */

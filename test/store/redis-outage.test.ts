@@ -35,21 +35,6 @@ for (const [name, start, targetOf] of [
   })
 }
 
-t.test('the connection to a server that hangs for long is closed, so calls fail at once', async (t) => {
-  const redis = await startRedis(t)
-  const { store } = await redisStore(t, singleTarget(redis.port))
-  redis.pause()
-  const startedAt = performance.now()
-  for (;;) {
-    const before = performance.now()
-    await t.rejects(store.ping(), StoreUnavailable)
-    if (performance.now() - before < 100) break
-    if (performance.now() - startedAt > 6_000) throw new Error('calls still wait for their timeout')
-  }
-  redis.resume()
-  await untilItWorks(store)
-})
-
 t.test('a connection that silently died is replaced, also after a handshake that hung', async (t) => {
   const redis = await startRedis(t)
   const proxy = await startProxy(t, redis.port)

@@ -25,31 +25,26 @@ t.jobs = 3
 t.test('refused credentials are reported without the password', async (t) => {
   const redis = await startRedis(t, { password: PASSWORD })
   await redis.cli('acl', 'setuser', 'app', 'on', '>app-password', '~*', '&*', '+@all')
-  const single = singleTarget(redis.port)
   const login = (username: string | null, password: string): RedisTarget => ({
-    ...single,
+    ...singleTarget(redis.port),
     login: { username, password: new Secret(password) },
   })
-
-  t.match(await refusal(t, single), /NOAUTH/, 'no password')
-  for (const target of [
-    login(null, 'wrong-one'),
-    login('app', 'wrong-one'),
-    login('nobody', 'app-password'),
-  ]) {
+  const { port } = await startClusterOfOne(t, { password: PASSWORD })
+  const refused: [RedisTarget, RegExp][] = [
+    [singleTarget(redis.port), /NOAUTH/],
+    [login(null, 'wrong-one'), /WRONGPASS/],
+    [login('app', 'wrong-one'), /WRONGPASS/],
+    [login('nobody', 'app-password'), /WRONGPASS/],
+    [clusterTarget(port), /NOAUTH/],
+    [clusterTarget(port, 'wrong-one'), /WRONGPASS/],
+  ]
+  for (const [target, expected] of refused) {
     const message = await refusal(t, target)
-    t.match(message, /WRONGPASS/)
+    t.match(message, expected)
     t.notMatch(message, /wrong-one|app-password/)
   }
-
-  for (const target of [login(null, PASSWORD), login('app', 'app-password')]) await redisStore(t, target)
-})
-
-t.test('credentials that a Cluster refuses are reported', async (t) => {
-  const redis = await startClusterOfOne(t, { password: PASSWORD })
-  t.match(await refusal(t, clusterTarget(redis.port)), /NOAUTH/)
-  t.match(await refusal(t, clusterTarget(redis.port, 'wrong-one')), /WRONGPASS/)
-  await redisStore(t, clusterTarget(redis.port, PASSWORD))
+  for (const target of [login(null, PASSWORD), login('app', 'app-password'), clusterTarget(port, PASSWORD)])
+    await redisStore(t, target)
 })
 
 t.test('credentials that are refused after they were accepted count as an outage', async (t) => {

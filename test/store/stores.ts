@@ -101,8 +101,8 @@ function loginWith(password?: string) {
 
 const addressOf = (port: number) => ({ host: '127.0.0.1', port })
 
-export function singleTarget(port: number, password?: string): RedisTarget {
-  return { kind: 'single', address: addressOf(port), db: 0, login: loginWith(password), tls: false }
+export function singleTarget(port: number): RedisTarget {
+  return { kind: 'single', address: addressOf(port), db: 0, login: loginWith(), tls: false }
 }
 
 export function clusterTarget(port: number, password?: string): RedisTarget {

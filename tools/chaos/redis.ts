@@ -1,6 +1,6 @@
 import { withTimeout } from '../../src/tokens/timeout.ts'
-import { startChild, type Teardown } from '../../test/helpers/child.ts'
-import { type RedisServer, startRedis, toolPath } from '../../test/helpers/redis.ts'
+import { startChild, type Teardown, toolPath } from '../../test/helpers/child.ts'
+import { type RedisServer, startRedis } from '../../test/helpers/redis.ts'
 import {
   type RedisCluster,
   type SentinelGroup,
