@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
-import type { Browser, BrowserContext, Page } from 'playwright-core'
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Teardown } from '../helpers/child.ts'
 import {
@@ -32,13 +32,9 @@ export interface DemoOptions {
   env?: Record<string, string>
 }
 
-/**
- * The sandbox, the server with the demo page, and an empty browser profile, on `http://localhost`. Nothing moves on its
- * pages: animations need CPU time.
- */
+/** The sandbox, the server with the demo page, and an empty browser profile, on `http://localhost`. */
 export async function startDemo(t: Teardown, browser: Browser, options: DemoOptions = {}): Promise<Demo> {
-  const reverseProxy = await startReverseProxy(t)
-  return await assemble(t, reverseProxy, options, () => browser.newContext({ reducedMotion: 'reduce' }))
+  return await assemble(t, browser, await startReverseProxy(t), options)
 }
 
 /** The same on `https://<host>`, with TLS ended in front of the server. */
@@ -49,9 +45,8 @@ export async function startHttpsDemo(
   options: DemoOptions = {},
 ): Promise<Demo<TlsReverseProxy>> {
   const reverseProxy = await startTlsReverseProxy(t, host)
-  return await assemble(t, reverseProxy, options, () =>
-    browser.newContext({ proxy: reverseProxy.proxy, ignoreHTTPSErrors: true, reducedMotion: 'reduce' }),
-  )
+  const { proxy } = reverseProxy
+  return await assemble(t, browser, reverseProxy, options, { proxy, ignoreHTTPSErrors: true })
 }
 
 /** The sandbox, and the server with the demo page behind this proxy. */
@@ -76,12 +71,14 @@ export async function startDemoServers<F extends ReverseProxy>(
 
 async function assemble<F extends ReverseProxy>(
   t: Teardown,
+  browser: Browser,
   reverseProxy: F,
   options: DemoOptions,
-  open: () => Promise<BrowserContext>,
+  more: BrowserContextOptions = {},
 ): Promise<Demo<F>> {
   const servers = await startDemoServers(t, reverseProxy, options)
-  const context = await open()
+  // Nothing moves on its pages: animations need CPU time.
+  const context = await browser.newContext({ reducedMotion: 'reduce', ...more })
   t.teardown(() => context.close())
   context.setDefaultTimeout(PATIENCE_MS)
   const complaints: string[] = []

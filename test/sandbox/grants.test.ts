@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
+import type { Faults } from '../../sandbox/faults.ts'
 import {
   CLIENT,
   codeFor,
@@ -110,4 +111,27 @@ t.test('revocation ends a refresh token with its authorization, an access token 
   t.equal((await getFlux(sandbox, refreshed.access_token)).status, 401)
   t.equal((await refresh(sandbox, refreshed.refresh_token ?? '')).status, 400)
   t.equal(await revoke('unknown'), 200)
+})
+
+t.test('the token endpoint can rotate and then withhold the response', async (t) => {
+  const sandbox = await startSandbox(t)
+  const cases: Faults['tokenEndpoint'][] = [
+    { mode: 'drop', point: 'after' },
+    { mode: 'status', status: 502, point: 'after' },
+    { mode: 'html', point: 'after' },
+    { mode: 'truncated' },
+    { mode: 'cut' },
+  ]
+  for (const tokenEndpoint of cases) {
+    const { refresh_token } = sandbox.issueTokens('alice')
+    sandbox.faults.set({ tokenEndpoint })
+    await t.rejects(
+      refresh(sandbox, refresh_token).then((response) => response.json()),
+      tokenEndpoint.mode,
+    )
+    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+    t.equal((await refresh(sandbox, refresh_token)).status, 400, 'the refresh token is used up')
+  }
+  t.equal(sandbox.counters()['token refresh_token granted'], cases.length)
+  t.equal(sandbox.counters().reuseDetected, cases.length)
 })
