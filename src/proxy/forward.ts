@@ -93,6 +93,7 @@ export function createForward(options: ForwardOptions): Forward {
       authorization: caller.authorization,
       holder,
       requestId: request.id,
+      traceparent: null,
       isProven: () => source.isProven(caller),
       prove: () => source.prove(caller),
     }

@@ -16,7 +16,7 @@ interface OwnHeaders {
   /** A whole `Authorization` value; null sends none. */
   authorization: string | null
   /** Sent instead of the browser's (W3C Trace Context). */
-  traceparent: string | undefined
+  traceparent: string | null
   requestId: string
   /** The same for each request: names and values in turn. */
   fixed: readonly string[]
@@ -54,7 +54,7 @@ export function headersToSend(request: IncomingMessage, own: OwnHeaders): string
   if (own.method === 'GET' || own.method === 'HEAD') for (const name of READS_ONLY) pass(name)
 
   const trace = received.traceparent
-  if (own.traceparent !== undefined) fields.push('traceparent', own.traceparent)
+  if (own.traceparent !== null) fields.push('traceparent', own.traceparent)
   else if (typeof trace === 'string' && TRACEPARENT.test(trace) && !hop.has('traceparent')) {
     fields.push('traceparent', trace)
   }

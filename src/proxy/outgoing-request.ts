@@ -42,8 +42,8 @@ export interface Call {
   isProven(): boolean
   /** Asks the store whether it may leave with this token. */
   prove(): Promise<boolean>
-  /** Sent instead of the browser's (W3C Trace Context). Set by tracing/spans.ts. */
-  traceparent?: string
+  /** Sent instead of the browser's (W3C Trace Context); null: that goes on. tracing/spans.ts sets it, as a copy costs 5 µs. */
+  traceparent: string | null
 }
 
 /** The configured default account code and the accounts that are allowed; null if not configured. */

@@ -102,7 +102,8 @@ function traceCalls(tracer: Tracer, baseUrl: string): WrapResourceServer {
       })
       // undici calls back in the context of its connection.
       const proceed = tracer.keep(onOutcome)
-      inner.send({ ...call, traceparent: span.traceparent }, (outcome) => {
+      call.traceparent = span.traceparent
+      inner.send(call, (outcome) => {
         const status = 'status' in outcome ? outcome.status : 0
         const failed = outcome.kind === 'finished' ? failureOf(status) : errorTypeOf(outcome.kind)
         span.end(status === 0 ? {} : { 'http.response.status_code': status }, failed)

@@ -112,6 +112,7 @@ export async function bff(
       authorization: 'Bearer the-token',
       holder: String(request.headers['x-holder']),
       requestId: 'req-1',
+      traceparent: null,
       ...PROVEN,
       ...change,
     }

@@ -116,7 +116,7 @@ t.test('a browser that takes less than 64 KiB in the reader timeout is disconnec
   const relay = new Relay({
     call: {
       ...{ outgoing: outgoing(), request, response, hijack() {} },
-      ...{ authorization: '', holder: '', requestId: 'req-1', ...PROVEN },
+      ...{ authorization: '', holder: '', requestId: 'req-1', traceparent: null, ...PROVEN },
     },
     controller: { pause() {}, resume: () => wanted.shift()!(), abort() {} } as never,
     ...{ status: 200, headers: {}, readerTimeoutMs, securityHeaders: [] },

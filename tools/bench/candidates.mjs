@@ -46,10 +46,11 @@ export const BARE = {
   start: (services, options) => startPeer(services, 'bare', options),
 }
 
-/** What our packages alone cost, for the work of `ours` and of `ours-uncached`. */
+/** What our packages alone cost, for the work of `ours` and of the first two that are configured. */
 export const FLOORS = [
   floor('fastify', 'floor: Fastify + undici, our header fields, no session'),
   floor('redis', 'floor that asks Redis: the same with ioredis'),
+  floor('log', 'floor that logs: the same with a line of pino'),
 ]
 
 export const PEERS = [
@@ -69,17 +70,17 @@ export function again(candidate) {
 }
 
 function floor(kind, title) {
-  const start = (services) => startPeer(services, 'bare', { env: { FLOOR: kind } })
+  const start = (services, options) => startPeer(services, 'bare', { ...options, env: { FLOOR: kind } })
   return { name: `floor-${kind}`, title, asksRedis: kind === 'redis', start }
 }
 
 function configured(name, title, env = () => ({})) {
-  const start = (services) => startOurs(services, { env: env(services) })
+  const start = (services, options) => startOurs(services, { ...options, env: env(services) })
   return { ...OURS, name: `ours-${name}`, title, start }
 }
 
 function peer(name, title, signInPath) {
-  const start = (services) => startPeer(services, name)
+  const start = (services, options) => startPeer(services, name, options)
   return { name, title, signInPath, asksRedis: true, peers: true, start }
 }
 
@@ -115,9 +116,13 @@ export async function startOurs(services, { env, nodeArgs = [], stdout } = {}) {
   return { pid, url, opsUrl, stop }
 }
 
-async function startLogged(services) {
+async function startLogged(services, options) {
   const file = openSync(join(services.processes.folder, 'access.log'), 'w')
-  const { stop, ...started } = await startOurs(services, { env: { ACCESS_LOG: 'all' }, stdout: file })
+  const { stop, ...started } = await startOurs(services, {
+    ...options,
+    env: { ACCESS_LOG: 'all' },
+    stdout: file,
+  })
   const timer = setInterval(() => get(`${started.opsUrl}/metrics`).catch(() => {}), 1_000)
   return {
     ...started,

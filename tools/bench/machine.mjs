@@ -1,6 +1,6 @@
 // Paths, cores, and what processes use. Linux only.
 import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs'
 import { cpus, release, totalmem } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -37,10 +37,24 @@ export function moveToLoad() {
   if (CORES !== null) spawnSync(taskset, ['-a', '-p', '-c', CORES.load, String(process.pid)])
 }
 
+/** As long as this file is open and holds zero, idle cores do not sleep (Linux, PM QoS). */
+const AWAKE_FILE = '/dev/cpu_dma_latency'
+let isAwake = false
+
+/**
+ * Keeps idle cores awake while this process lives, where it may (root). Who writes to a program on a sleeping virtual core
+ * pays for waking it up, half the cost of a call, or nothing where that core happens to be busy.
+ */
+export function keepAwake() {
+  try {
+    isAwake = writeSync(openSync(AWAKE_FILE, 'w'), new Uint8Array(4)) > 0
+  } catch {}
+}
+
 export function describeMachine() {
   const model = /^\S+ \S+/.exec(cpus()[0]?.model ?? '')?.[0] ?? 'unknown'
   const pinning = CORES === null ? ', nothing pinned' : ''
-  return `${cpus().length} cores (${model}), ${Math.round(totalmem() / 2 ** 30)} GB, Linux ${release().split('.', 2).join('.')}${pinning}`
+  return `${cpus().length} cores (${model}), ${Math.round(totalmem() / 2 ** 30)} GB, Linux ${release().split('.', 2).join('.')}, idle cores ${isAwake ? 'awake' : 'asleep'}${pinning}`
 }
 
 /** A program's name with the first version number that it prints. */

@@ -1,10 +1,9 @@
-// `npm run profile -- [call | bare | refresh] [seconds]`: which packages and functions take the CPU time of a call, of the
-// same call through bare Node, or of a refresh. Prints the 40 that take most.
+// `npm run profile -- [candidate | refresh] [seconds]`: which packages and functions take the CPU time of a call through a
+// candidate of the question calls that runs on Node, or of a refresh. Prints the 40 that take most.
 import { readdirSync, readFileSync } from 'node:fs'
 import { SourceMap } from 'node:module'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { BARE, OURS } from './candidates.mjs'
 import { ROOT } from './machine.mjs'
 import { markdownTable } from './page.mjs'
 import { calls } from './questions/calls.mjs'
@@ -13,7 +12,7 @@ import { withServices } from './services.mjs'
 import { putUnderLoad } from './under-load.mjs'
 
 const LINES = 40
-const [, , subject = 'call', seconds = '5'] = process.argv
+const [, , subject = 'ours', seconds = '5'] = process.argv
 const maps = new Map()
 
 await withServices(async (services) => {
@@ -33,7 +32,7 @@ async function startSubject(services, options) {
     const { refresh, stop } = await startBackground(services, {}, options.nodeArgs)
     return { run: async (length) => (await refresh(length * 2_000)).count, stop }
   }
-  const candidate = subject === 'bare' ? BARE : OURS
+  const candidate = calls.candidates.find(({ name }) => name === subject)
   const start = (given) => candidate.start(given, options)
   const { load, stop } = await putUnderLoad(
     services,

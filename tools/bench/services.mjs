@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { BENCH, findProgram, MAIN, moveToLoad } from './machine.mjs'
+import { BENCH, findProgram, keepAwake, MAIN, moveToLoad } from './machine.mjs'
 import { createProcesses, freePort } from './processes.mjs'
 
 /** Runs `work` with all of it, and ends all processes after it. */
@@ -11,6 +11,7 @@ export async function withServices(work) {
   if (findProgram('redis-server') === null)
     throw new Error('redis-server is missing. On Debian or Ubuntu: apt-get install redis-server')
   moveToLoad()
+  keepAwake()
   const processes = createProcesses()
   const onSignal = () => void processes.end().finally(() => process.exit(1))
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, onSignal)

@@ -1,6 +1,5 @@
-// Lower bounds, without checks and limits. For Node: node:http for requests, undici's dispatch for upstream. FLOOR=fastify: for
-// our packages, with our header fields: Fastify finds the route, and no session is verified. FLOOR=redis: ioredis first
-// reads what proves a session.
+// Lower bounds, without checks and limits. For Node: node:http for requests, undici's dispatch for upstream. With FLOOR: for
+// our packages, with our header fields: Fastify finds the route, and no session is verified.
 import { createServer } from 'node:http'
 import { Pool } from 'undici'
 
@@ -54,15 +53,38 @@ function serve(request, response) {
   })
 }
 
+/** What a kind of floor adds to each call, before `proceed`. */
+const WORK = {
+  fastify: () => (_reply, proceed) => proceed(),
+
+  async redis() {
+    const { Redis } = await import('ioredis')
+    const redis = new Redis({ port: Number(REDIS_PORT), enableAutoPipelining: true })
+    return (_reply, proceed) => redis.hmget('session', 'gen', 'seenAt', 'endsAt').then(proceed)
+  },
+
+  async log() {
+    const { pino } = await import('pino')
+    const log = pino(pino.destination({ sync: false, minLength: 4_096 }))
+    return ({ raw }, proceed) => {
+      const { method, url: path } = raw.req
+      const line = { event: 'request', reqId: '1', method, path, operation: 'GetFlux', wac: 'small' }
+      const at = performance.now()
+      raw.on('close', () => {
+        log.info({ ...line, recordKey: '0', status: raw.statusCode, ms: performance.now() - at })
+      })
+      proceed()
+    }
+  },
+}
+
 async function startFastify() {
   const { default: Fastify } = await import('fastify')
-  const { Redis } = await import('ioredis')
-  const redis = FLOOR === 'redis' ? new Redis(Number(REDIS_PORT)) : null
+  const work = await WORK[FLOOR]()
   const server = Fastify({ keepAliveTimeout: 72_000 })
   server.get('/flux/:wac/:fluxId', ({ raw }, reply) => {
     reply.hijack()
-    if (redis === null) serve(raw, reply.raw)
-    else redis.hmget('session', 'gen', 'seenAt', 'endsAt').then(() => serve(raw, reply.raw))
+    work(reply, () => serve(raw, reply.raw))
   })
   await server.listen({ port: Number(PORT), host: '127.0.0.1' })
 }

@@ -31,22 +31,30 @@ const store = createRedisStore({
   observe() {},
 })
 
-const JOBS = { fill, libraries }
-process.on('message', async ({ job, ...order }) => process.send(await JOBS[job](order)))
+const JOBS = { fill, libraries, enqueue }
+process.on('message', async ({ job, ...order }) => process.send((await JOBS[job](order)) ?? null))
 process.on('disconnect', () => process.exit(0))
 
 // Calls to the store fail until its connection is open.
 while (await store.ping().catch(() => true)) await pause(50)
 console.log('ready')
 
-/** Stores so many sessions. Returns the cookies of `keep` of them, spread over all. `due`: their tokens are due. */
-async function fill({ count, keep = 0, due = false }) {
+/** Due sessions that are not in the queue. */
+const due = []
+
+/** Puts the sessions that were filled in `asDue` into the queue. */
+async function enqueue() {
+  while (due.length > 0) await store.scheduleMissing(due.splice(-1_000).map((key) => ({ key, inMs: 0 })))
+}
+
+/** Stores so many sessions. Returns the cookies of `keep` of them, spread over all. `asDue`: nobody refreshes them before `enqueue`. */
+async function fill({ count, keep = 0, asDue = false }) {
   const kept = []
   const every = Math.max(1, Math.floor(count / keep))
   await inLanes(count, async (at) => {
     // On a busy machine a command may have no reply in time.
     let stored = null
-    while (stored === null) stored = await signedIn(due ? 0 : FILLED_MS).catch(() => null)
+    while (stored === null) stored = await signedIn(asDue ? 0 : FILLED_MS).catch(() => null)
     if (at % every === 0 && kept.length < keep) kept.push(stored.cookie)
   })
   return kept
@@ -67,7 +75,8 @@ async function signedIn(dueMs) {
   const endsAt = createdAt + session.maxSeconds * 1_000
   await store.create(key, { tokens, createdAt, endsAt, flow: 'code', client: oauth.clientId }, 60_000)
   await store.confirm(key)
-  await store.schedule(key, dueMs)
+  if (dueMs === 0) due.push(key)
+  else await store.schedule(key, dueMs)
   return { key, cookie: `${cookies.sessionName}=${signed}` }
 }
 
@@ -75,10 +84,10 @@ const keys = []
 
 /**
  * What no server over these libraries can save in a refresh: the record read and opened, the lease, the token request,
- * the new tokens sealed and stored. Nothing is shared, timed, counted, planned or tried again. Returns the number and
- * their CPU in microseconds.
+ * the new tokens sealed and stored. Nothing is shared, timed, counted or tried again, and nothing planned unless it is
+ * `queued`. Returns the number and their CPU in microseconds.
  */
-async function libraries({ count }) {
+async function libraries({ count, queued }) {
   const lease = { leaseMs: 20_000, openMs: 30_000, livesMs: 0, forcedWindowMs: 0 }
   const bounds = () => ({ sendBefore: clock.monotonic() + 10_000, signal: new AbortController().signal })
   if (keys.length === 0) await inLanes(SESSIONS, async () => keys.push((await signedIn(FILLED_MS)).key))
@@ -93,6 +102,7 @@ async function libraries({ count }) {
     const outcome = await authorizationServer.refresh(opened.tokens.refreshToken, bounds())
     if (begun.kind !== 'granted' || outcome.kind !== 'granted') throw new Error('not granted')
     await store.replaceTokens(key, { gen, tokens: sealTokens(keyring, key, outcome.tokens) })
+    if (queued) await store.schedule(key, FILLED_MS)
   })
   const { user, system } = process.cpuUsage(before)
   return { count, cpu: user + system }
