@@ -30,6 +30,8 @@ export interface Entry {
 export interface Entries {
   readonly byName: Map<string, Entry>
   incidents: number
+  /** Monotonic: when old entries were forgotten last. */
+  forgotAt: number
 }
 
 const AT_ONCE = 64
@@ -37,6 +39,8 @@ const AT_ONCE = 64
 const KEPT_MS = 60_000
 /** About 40 MB of sealed tokens; with more than 330 refreshes a second in one process the time is shorter. */
 const KEPT_AT_MOST = 20_000
+/** A table passes over all places of entries that it has lost to find its first one: that may take 15 µs. */
+const FORGET_EVERY_MS = 1_000
 
 export function newEntry(draft: Pick<Entry, 'kind' | 'key' | 'write' | 'until'> & Partial<Entry>): Entry {
   const more = { confirmedAfter: null, keptFrom: 0, underWay: null, settle: null, result: null }
@@ -113,12 +117,13 @@ export function keep(entries: Entries, entry: Entry, now: number): void {
   entry.keptFrom = now
   if (entry.kind === 'end') entries.byName.delete(`tokens ${entry.key}`)
   put(entries, entry)
-  forgetOld(entries, now)
+  if (now >= entries.forgotAt + FORGET_EVERY_MS) forgetOld(entries, now)
 }
 
 /** Forgets entries that need not be restored any more. The oldest come first: the first that stays ends the loop. */
 export function forgetOld(entries: Entries, now: number): void {
   const { byName } = entries
+  entries.forgotAt = now
   for (const [name, entry] of byName) {
     const tooMany = byName.size > KEPT_AT_MOST && !isPending(entry)
     if (!tooMany && (needsWrite(entries, entry) || now - entry.keptFrom < KEPT_MS)) return

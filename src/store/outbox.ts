@@ -87,7 +87,7 @@ const FINISH_MS = 2_000
 export function createOutbox(options: OutboxOptions): OutboxStore {
   const { store, clock } = options
   const { monotonic } = clock
-  const entries: Entries = { byName: new Map(), incidents: 0 }
+  const entries: Entries = { byName: new Map(), incidents: 0, forgotAt: 0 }
   const { tryOnce, flush } = createSender(entries, options, () => retries.noteIncident())
   const retries = createRetries(entries, flush, options)
 
