@@ -1,9 +1,21 @@
 import t from 'tap'
+import type { RedisTarget } from '../../src/config/redis-url.ts'
+import { LAST_STEP_MS } from '../../src/store/redis/command-timeout.ts'
+import { redisCommand } from '../helpers/redis-command.ts'
 import { ONE_SERVER, redisStore, startSession, type TestStore } from './stores.ts'
 
 const targets = Promise.all(
   Object.entries(ONE_SERVER).map(async ([name, start]) => ({ name, target: await start(t) })),
 )
+
+/** Whether Redis itself takes most of the time that a reply has after the process resumes. */
+async function isSlow(target: RedisTarget): Promise<boolean> {
+  const { port } =
+    target.kind === 'cluster' ? target.nodes[0]! : (target as { address: { port: number } }).address
+  const askedAt = performance.now()
+  await redisCommand(port, ['PING'])
+  return performance.now() - askedAt > LAST_STEP_MS / 2
+}
 
 for (const [longer, ms] of [
   ['than the timeout of a command', 1_100],
@@ -20,18 +32,22 @@ for (const [longer, ms] of [
       }
     }
     const ask = ({ made, key }: (typeof asked)[number]) =>
-      Promise.all([made.store.read(key), made.store.ping()])
+      Promise.allSettled([made.store.read(key), made.store.ping()])
 
-    // All in one block, because it takes its time only once.
-    const inFlight = asked.filter((one) => one.inFlight).map((one) => ({ ...one, replies: ask(one) }))
-    await new Promise((resolve) => setImmediate(resolve))
-    const unsent = asked.filter((one) => !one.inFlight).map((one) => ({ ...one, replies: ask(one) }))
-    // Blocks this thread, without using the processor that other tests need.
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
-    const checks = [...inFlight, ...unsent].map(async ({ what, made, key, replies }) => {
-      t.match((await replies)[0], { gen: 1 }, what)
+    for (let isOver = false; !isOver; ) {
+      // All in one block, because it takes its time only once.
+      const inFlight = asked.filter((one) => one.inFlight).map((one) => ({ ...one, replies: ask(one) }))
+      await new Promise((resolve) => setImmediate(resolve))
+      const unsent = asked.filter((one) => !one.inFlight).map((one) => ({ ...one, replies: ask(one) }))
+      // Blocks this thread, without using the processor that other tests need.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+      const slow = Promise.all((await targets).map(({ target }) => isSlow(target)))
+      const replied = await Promise.all([...inFlight, ...unsent].map(({ replies }) => replies))
+      const failed = replied.flat().filter(({ status }) => status === 'rejected')
+      isOver = failed.length === 0 || !(await slow).includes(true)
+      if (isOver) t.strictSame(failed, [], 'every command has its reply')
+    }
+    for (const { what, made, key } of asked)
       t.match(await made.store.read(key), { gen: 1 }, `${what}: the connection stays open`)
-    })
-    await Promise.all(checks)
   })
 }
