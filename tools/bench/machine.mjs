@@ -42,8 +42,8 @@ const AWAKE_FILE = '/dev/cpu_dma_latency'
 let isAwake = false
 
 /**
- * Keeps idle cores awake while this process lives, where it may (root). Who writes to a program on a sleeping virtual core
- * pays for waking it up, half the cost of a call, or nothing where that core happens to be busy.
+ * Keeps idle cores awake while this process lives, where it may (root). A write to a program on a sleeping virtual core
+ * includes waking it up: a quarter of the cost of a call, or nothing where that core happens to be busy.
  */
 export function keepAwake() {
   try {

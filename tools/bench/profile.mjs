@@ -33,6 +33,8 @@ async function startSubject(services, options) {
     return { run: async (length) => (await refresh(length * 2_000)).count, stop }
   }
   const candidate = calls.candidates.find(({ name }) => name === subject)
+  if (candidate === undefined)
+    throw new Error(`${subject} is none of refresh, ${calls.candidates.map(({ name }) => name).join(', ')}`)
   const start = (given) => candidate.start(given, options)
   const { load, stop } = await putUnderLoad(
     services,
