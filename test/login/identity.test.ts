@@ -9,6 +9,7 @@ import { presentations } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { ALICE, sendPassword } from './sign-ins.ts'
 
 const DECLARED = {
   operations: { GetMe: { method: 'GET', path: '/{wac}/User/me' } },
@@ -94,6 +95,21 @@ t.test('the question passes the egress proxy, with the token where UPSTREAM_TOKE
   t.match(asked[0]!.url, /^\/DEMO\/User\/me\?format=JSON&access_token=./)
   t.equal(asked[0]!.headers.authorization, undefined)
   t.ok(proxy.targets.includes(asked[0]!.headers.host!))
+})
+
+t.test('a sign-in by password knows the user at once', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { OPERATIONS_FILE, OAUTH_FLOWS: 'code,password' })
+  const answer = await sendPassword(bff.browser(), ALICE)
+  t.match(answer.json(), { user: { id: 'user-alice', name: 'alice' } })
+})
+
+t.test('without an identity nothing is asked, and the user is null', async (t) => {
+  const { operations } = DECLARED
+  const env = { OPERATIONS_FILE: declare({ operations }) }
+  const { asked, user } = await signInWith(t, json('{"id":"a"}'), env)
+  t.equal(user, null)
+  t.strictSame(asked, [])
 })
 
 const NO_ANSWERS: Readonly<Record<string, AnswerWith>> = {

@@ -604,3 +604,20 @@ t.test('a stop writes lost writes last, and does not wait for a store that stays
     t.equal(time.waiting(), IDLE_TIMERS)
   }
 })
+
+t.test('a confirmed end is known for a minute, and forgotten with one of the next ends', async (t) => {
+  const { store, session, callsOf, time } = start(t)
+  const key = await session()
+  await store.end(key)
+  const asksRedis = async (): Promise<boolean> => {
+    const before = callsOf('read', key).length
+    t.equal(await store.read(key), null)
+    return callsOf('read', key).length > before
+  }
+  await time.advance(59_000)
+  await store.end(await session())
+  t.equal(await asksRedis(), false)
+  await time.advance(2_000)
+  await store.end(await session())
+  t.equal(await asksRedis(), true)
+})
