@@ -1,6 +1,5 @@
 import { realpath } from 'node:fs/promises'
 import { resolve } from 'node:path'
-import fastifyStatic from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { START_PAGE } from '../config/kinds.ts'
@@ -27,6 +26,8 @@ export async function addStaticFiles(
   const isOwn = (path: string) => isOwnPath(path) || (operations.length > 0 && folderOf(path) === DATA)
   const root = await findRoot(settings.dir)
   const pageHeaders = staticHeaders(settings)
+  // Most servers serve no files, and loading it takes a sixteenth of a start.
+  const { default: fastifyStatic } = await import('@fastify/static')
   // No wildcard route: it would take over responses of the server on its own paths.
   await server.register(fastifyStatic, {
     root,

@@ -20,24 +20,20 @@ export const OURS = {
 }
 
 export const CONFIGURED = [
-  {
-    ...configured('uncached', 'asks Redis in each call: `SESSION_CACHE_MS=0`', () => ({
-      SESSION_CACHE_MS: '0',
-    })),
-    ...{ goal: 1.5, asksRedis: true },
-  },
-  {
-    ...configured('logged', '`ACCESS_LOG=all`, `/metrics` read each second'),
-    ...{ goal: 1.5, start: startLogged },
-  },
-  {
-    ...configured('traced', 'every request traced', ({ upstreamUrl }) => ({
-      // Takes any POST.
-      OTEL_EXPORTER_OTLP_ENDPOINT: upstreamUrl,
-      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
-    })),
+  configured('uncached', 'asks Redis in each call: `SESSION_CACHE_MS=0`', {
+    goal: 1.5,
+    asksRedis: true,
+    env: () => ({ SESSION_CACHE_MS: '0' }),
+  }),
+  configured('logged', '`ACCESS_LOG=all`, `/metrics` read each second', { goal: 1.5, start: startLogged }),
+  configured('traced', 'every request traced', {
     goal: 2.2,
-  },
+    // Takes any POST.
+    env: ({ upstreamUrl: url }) => ({
+      OTEL_EXPORTER_OTLP_ENDPOINT: url,
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+    }),
+  }),
 ]
 
 export const BARE = {
@@ -58,7 +54,8 @@ export const PEERS = [
   peer('express-oidc', 'express-openid-connect + http-proxy-middleware', '/login'),
   {
     ...peer('apache', 'Apache + mod_auth_openidc', '/flux/small/s1'),
-    ...{ peers: false, start: startApache },
+    peers: false,
+    start: startApache,
     isInstalled: () => findProgram('apache2') !== null && existsSync(APACHE_OIDC),
   },
 ]
@@ -74,9 +71,9 @@ function floor(kind, title) {
   return { name: `floor-${kind}`, title, asksRedis: kind === 'redis', start }
 }
 
-function configured(name, title, env = () => ({})) {
+function configured(name, title, { env, ...more }) {
   const start = (services, options) => startOurs(services, { ...options, env: env(services) })
-  return { ...OURS, name: `ours-${name}`, title, start }
+  return { ...OURS, name: `ours-${name}`, title, start, ...more }
 }
 
 function peer(name, title, signInPath) {
@@ -155,7 +152,8 @@ export async function startPeer(services, name, { nodeArgs = [], env } = {}) {
 
 /** The worker that uses the server's own store, on the cores `server` or `load`. `ask({ job, ... })` runs a job of it. */
 export function startWorker(services, { core = 'load', env = {} } = {}) {
-  return services.processes.start(process.execPath, [join(BENCH, 'store', 'worker.mjs')], {
+  const args = ['--import', import.meta.resolve('tsx'), join(BENCH, 'worker.mjs')]
+  return services.processes.start(process.execPath, args, {
     core,
     ready: /ready/,
     ipc: true,

@@ -11,10 +11,11 @@ const GROUP = 3
  * machine, which comes and goes, slows all of them alike.
  *
  * `start(candidate)` resolves with `{ warmUp, load, stop }`; the first two get seconds. `figuresOf(loads)` returns numbers
- * by name. Resolves with a list of rounds by the name of the candidate, each `{ figures, times }`: the same divided by the
- * reference beside it.
+ * by name. Resolves with `{ rows, noise }`. Rows are the candidates with the medians of their rounds: `figures`, and
+ * `times`, divided by the reference beside it; each `{ middle, least, most }` by name. `noise`: which difference of the
+ * figures `judgedBy` a run can resolve, in percent; null: unknown.
  */
-export async function compare({ candidates, reference, options, start, figuresOf }) {
+export async function compare({ candidates, reference, options, start, figuresOf, judgedBy }) {
   const { rounds, seconds, warmup, turnSeconds = 1 } = options
   const others = candidates.filter((candidate) => candidate !== reference)
   const groups = groupsOf(others)
@@ -45,7 +46,8 @@ export async function compare({ candidates, reference, options, start, figuresOf
     }
     if (beside.length > 0) add(reference, ofReference, ofReference)
   }
-  return results
+  const noises = judgedBy.map((key) => noiseOf(results, key))
+  return { rows: mediansOf(candidates, results), noise: noises.includes(null) ? null : Math.max(...noises) }
 }
 
 async function takeTurns(seconds, turnSeconds, turn) {
@@ -69,8 +71,7 @@ export function total(loads, key) {
   return loads.reduce((sum, load) => sum + load[key], 0)
 }
 
-/** The candidates with the medians of their rounds: `figures` and `times`, each `{ middle, least, most }` by name. */
-export function mediansOf(candidates, results) {
+function mediansOf(candidates, results) {
   return candidates.map((candidate) => {
     const rounds = results.get(candidate.name)
     const spreads = (kind) =>
@@ -92,13 +93,13 @@ function median(values) {
 }
 
 /**
- * Which difference of a figure a run can resolve, in percent, by two equal candidates, `name` and `name-again`: how far
- * their medians are apart, or twice the standard error of the median, which is 1.25 times that of the mean. null: too few
- * rounds.
+ * By two equal candidates, `name` and `name-again`: how far their medians are apart, or twice the standard error of the
+ * median, which is 1.25 times that of the mean. null: too few rounds.
  */
-export function noiseOf(results, name, key) {
+function noiseOf(results, key) {
+  const name = [...results.keys()].find((each) => results.has(`${each}-again`))
   const [first, second] = [name, `${name}-again`].map((each) => results.get(each) ?? [])
-  if (first.length < 3 || second.length < 3) return null
+  if (first.length < 3) return null
   const ratios = second.map(({ times }, round) => times[key] / first[round].times[key])
   const mean = ratios.reduce((sum, ratio) => sum + ratio, 0) / ratios.length
   const variance = ratios.reduce((sum, ratio) => sum + (ratio - mean) ** 2, 0) / (ratios.length - 1)

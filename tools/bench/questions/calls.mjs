@@ -1,6 +1,6 @@
 // What does a signed-in GET /flux cost when 64 connections ask as fast as they can?
 import { again, BARE, CONFIGURED, FLOORS, OURS, PEERS } from '../candidates.mjs'
-import { compare, mediansOf, noiseOf } from '../compare.mjs'
+import { compare } from '../compare.mjs'
 import { markdownTable, range, whole } from '../page.mjs'
 import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
 
@@ -16,15 +16,15 @@ export const calls = {
   shapeOf: ({ browsers, ...shape }) => ({ browsers, requestsOf, shape, checksRedis: true }),
 
   async measure(services, { candidates, browsers, connections, ...options }) {
-    const results = await compare({
+    const { rows, noise } = await compare({
       candidates,
       reference: BARE,
       options,
       start: (candidate) => putUnderLoad(services, candidate, calls.shapeOf({ browsers, connections })),
       figuresOf: figuresOfLoads,
+      judgedBy: ['cpu'],
     })
-    const rows = mediansOf(candidates, results)
-    return { table: tableOf(rows), noise: noiseOf(results, 'ours', 'cpu') }
+    return { table: tableOf(rows), noise }
   },
 }
 

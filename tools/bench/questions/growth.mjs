@@ -1,6 +1,6 @@
 // Does a refresh, a call or a sign-out cost more when there are more sessions, on one master or three?
 import { again, startWorker } from '../candidates.mjs'
-import { compare, mediansOf, noiseOf } from '../compare.mjs'
+import { compare } from '../compare.mjs'
 import { runLoad } from '../load/load.mjs'
 import { cpuOf, memoryOf } from '../machine.mjs'
 import { markdownTable, say, whole } from '../page.mjs'
@@ -9,7 +9,6 @@ import { startBackground } from './refresh.mjs'
 const CONNECTIONS = 64
 /** Of the sessions, so many take part in the calls. */
 const BROWSERS = 1_000
-const FIGURES = ['refresh', 'call', 'signOut']
 
 // `share` is a part of `--sessions`.
 const STORES = [1, 3].flatMap((masters) => [
@@ -29,16 +28,15 @@ export const growth = {
     const stores = new Map()
     for (const { name, masters, share } of candidates)
       stores.set(name, await fillStore(services, masters, Math.round(sessions * share)))
-    const results = await compare({
+    const { rows, noise } = await compare({
       candidates,
       reference: SMALLEST,
       options: { ...options, turnSeconds: Number.POSITIVE_INFINITY },
       start: ({ name }) => start(services, stores.get(name), count),
       figuresOf: (loads) => loads.at(-1),
+      judgedBy: ['refresh', 'call', 'signOut'],
     })
-    const rows = mediansOf(candidates, results).map((row) => ({ ...row, ...stores.get(row.name) }))
-    const noises = FIGURES.map((key) => noiseOf(results, SMALLEST.name, key))
-    return { table: tableOf(rows), noise: noises.includes(null) ? null : Math.max(...noises) }
+    return { table: tableOf(rows.map((row) => ({ ...row, ...stores.get(row.name) }))), noise }
   },
 }
 

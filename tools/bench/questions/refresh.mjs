@@ -1,7 +1,7 @@
 // What does a refresh cost when the token endpoint responds at once?
 import { setTimeout as pause } from 'node:timers/promises'
 import { again, startOurs, startWorker } from '../candidates.mjs'
-import { compare, mediansOf, noiseOf, total } from '../compare.mjs'
+import { compare, total } from '../compare.mjs'
 import { cpuOf } from '../machine.mjs'
 import { markdownTable, range } from '../page.mjs'
 
@@ -25,7 +25,7 @@ export const refresh = {
 
   /** `count`: refreshes in each second of `seconds` and `warmup`, as far as the machine does so many. */
   async measure(services, { candidates, count, ...options }) {
-    const results = await compare({
+    const { rows, noise } = await compare({
       candidates,
       reference: LIBRARIES,
       options,
@@ -35,9 +35,9 @@ export const refresh = {
         return { warmUp: load, load, stop }
       },
       figuresOf: (loads) => ({ cpu: total(loads, 'cpu') / total(loads, 'count') }),
+      judgedBy: ['cpu'],
     })
-    const rows = mediansOf(candidates, results)
-    return { table: tableOf(rows), noise: noiseOf(results, 'ours', 'cpu') }
+    return { table: tableOf(rows), noise }
   },
 }
 

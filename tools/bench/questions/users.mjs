@@ -1,6 +1,6 @@
 // What do 2,000 signed-in pages cost that each ask every 5 seconds for three fluxes?
 import { again, BARE, OURS, PEERS } from '../candidates.mjs'
-import { compare, mediansOf, noiseOf } from '../compare.mjs'
+import { compare } from '../compare.mjs'
 import { markdownTable, range } from '../page.mjs'
 import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
 
@@ -15,16 +15,16 @@ export const users = {
   async measure(services, { candidates, connections, browsers, every, ...options }) {
     // As from a reverse proxy: kept-alive connections that all browsers share.
     const shape = { connections, pages: { everySeconds: every, calls: CALLS } }
-    const results = await compare({
+    const { rows, noise } = await compare({
       candidates,
       reference: BARE,
       // One turn: sessions that nobody asks for meanwhile would leave the cache.
       options: { ...options, turnSeconds: Number.POSITIVE_INFINITY },
       start: (candidate) => putUnderLoad(services, candidate, { browsers, requestsOf, shape }),
       figuresOf: figuresOfLoads,
+      judgedBy: ['cpu'],
     })
-    const rows = mediansOf(candidates, results)
-    return { table: tableOf(rows), noise: noiseOf(results, 'ours', 'cpu') }
+    return { table: tableOf(rows), noise }
   },
 }
 

@@ -1,8 +1,15 @@
 // Uses the server's own store without the server, see startWorker. The environment is that of a replica. Each message is
-// one job, `{ job, ... }`; the worker sends back its result.
+// one job, `{ job, ... }`; the worker sends back its result. Runs with tsx, which loads the server's own files.
 import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
-import { importParts } from './parts.mjs'
+import { SYSTEM_CLOCK as clock } from '../../src/clock.ts'
+import { parseConfig } from '../../src/config/config.ts'
+import { createKeyring } from '../../src/keyring.ts'
+import { createAuthorizationServer } from '../../src/oauth/client.ts'
+import { Secret } from '../../src/secret.ts'
+import { createSessionCookies } from '../../src/session/cookies.ts'
+import { openTokens, sealTokens } from '../../src/session/sealed-tokens.ts'
+import { createRedisStore } from '../../src/store/redis/store.ts'
 
 const AT_ONCE = 64
 /** For `libraries`. */
@@ -11,9 +18,6 @@ const HOUR_MS = 3_600_000
 /** No session that is filled in comes due during a run. */
 const FILLED_MS = 24 * HOUR_MS
 
-const { parseConfig, createKeyring, createAuthorizationServer, createRedisStore, ...parts } =
-  await importParts()
-const { createSessionCookies, openTokens, sealTokens, Secret, SYSTEM_CLOCK: clock } = parts
 const parsed = parseConfig(process.env)
 if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
 const { oauth, egress, session, sessionSecrets, publicUrl, store: storeConfig } = parsed.config
