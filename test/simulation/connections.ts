@@ -201,6 +201,11 @@ export class Connection {
     return this.writable.some(({ from, to }) => to - Math.max(from, since) >= forMs)
   }
 
+  /** Until when commands last could write without a failure for so long at a stretch. */
+  couldWriteUntil(forMs: number): number {
+    return this.writable.findLast(({ from, to }) => to - from >= forMs)?.to ?? 0
+  }
+
   /** Whether this leads to the master, and did until now, and within the last `ms`. */
   followsMaster(ms = 0): boolean {
     const { clock, servers } = this.transport

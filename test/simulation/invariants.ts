@@ -271,9 +271,10 @@ export class InvariantChecker {
     }
     // With the lease gone the others wait for the pause after a failover alone.
     const lostLease = this.failedOverAt > since - LAST_MOMENT_MS && commands.failedAt > since
-    // Several troubles in a row may leave it no time to store what it has, until the lease has lapsed.
+    // Several troubles in a row may leave it no time to renew the lease and to store what it has, until that has lapsed.
     const hadNoTime = !commands.couldWriteFor(STORES_WITHIN_MS, overAt)
-    const lapsed = this.#clock.now - overAt > left - RENEWAL_MS
+    const renewedAt = Math.min(overAt, Math.max(sentAt, commands.couldWriteUntil(RENEWAL_MS)))
+    const lapsed = this.#clock.now - renewedAt > left - RENEWAL_MS
     if (couldNotWrite || lostLease || (hadNoTime && lapsed)) return 'holder cut off from Redis'
     if (!commands.followsMaster()) return 'replica with a superseded master'
     return null
