@@ -336,10 +336,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         break
       case 'inspecting':
         this.held.push(chunk)
-        if (this.bytes >= INSPECTED_BYTES) {
-          controller.pause()
-          this.searchBody()
-        }
+        if (this.bytes >= INSPECTED_BYTES) this.searchBeginning()
         break
       case 'untyped':
         this.finish(untypedBody(this.status, this.headers))
@@ -375,14 +372,15 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         }
         break
       case 'inspecting':
-        this.searchBeginning(failureOf(error))
+        // What came before may still say that the token was refused.
+        this.broken = failureOf(error)
+        if (!this.searching) this.searchBody()
         break
       case 'untyped':
         this.finish(failureOf(error))
         break
       case 'relaying':
-        this.finish({ kind: 'cut', status: this.status })
-        this.relay?.cut()
+        this.cutRelay()
         break
       case 'ended':
       case 'over':
@@ -395,25 +393,30 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     return isRepeatable(this.call.outgoing) && wasClosed && !this.repeated
   }
 
-  /** The connection broke: what came before may still say that the token was refused. */
-  private searchBeginning(failure: Failure): void {
-    this.broken = failure
-    if (!this.searching) this.searchBody()
-  }
-
   private holdErrorResponse(): void {
-    const { status, headers } = this
-    if (challengeNamesInvalidToken(headers['www-authenticate'])) {
+    if (challengeNamesInvalidToken(this.headers['www-authenticate'])) {
       this.finishRefused(true)
       return
     }
     this.phase = 'inspecting'
     this.held = []
-    this.timer = setTimeout(() => {
-      if (status === 401) this.finishRefused(false)
-      else this.finish({ kind: 'timeout' })
+    this.timer = setTimeout(() => this.endInspection(), this.shared.timeoutMs)
+  }
+
+  /** However slow its rest is, a response is judged by then. */
+  private endInspection(): void {
+    if (this.status === 401) {
+      this.finishRefused(false)
       this.controller?.abort(UNWANTED)
-    }, this.shared.timeoutMs)
+    } else {
+      this.searchBeginning()
+    }
+  }
+
+  /** The rest waits until it is known whether what is here says that the token was refused. */
+  private searchBeginning(): void {
+    this.controller?.pause()
+    if (!this.searching) this.searchBody()
   }
 
   /** Called once, with the whole body or its beginning in `held`. */
@@ -431,9 +434,28 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private bodySearched(namesInvalidToken: boolean): void {
     if (this.phase !== 'inspecting') return
     if (namesInvalidToken || this.status === 401) this.finishRefused(namesInvalidToken)
-    else if (this.broken !== null) this.finish(this.broken)
-    else this.applyRules()
+    else if (this.broken === null) this.applyRules()
+    else this.relayBroken(this.broken)
     if (!this.call.response.writableNeedDrain) this.controller?.resume()
+  }
+
+  /** As for any other status, what has come is relayed and the response cut off. */
+  private relayBroken(failure: Failure): void {
+    this.applyRules()
+    if (this.isIn('untyped')) this.finish(failure)
+    // Node writes what it has after this turn.
+    else if (this.isIn('relaying')) setImmediate(() => this.cutRelay())
+  }
+
+  private cutRelay(): void {
+    if (!this.isIn('relaying')) return
+    this.finish({ kind: 'cut', status: this.status })
+    this.relay?.cut()
+  }
+
+  /** A comparison would make the compiler believe that no call changes the phase. */
+  private isIn(phase: Phase): boolean {
+    return this.phase === phase
   }
 
   private finishRefused(namesInvalidToken: boolean): void {

@@ -1,6 +1,7 @@
+import type { Socket } from 'node:net'
 import zlib from 'node:zlib'
 import t from 'tap'
-import { answerText, closed, get, rawBrowser, relayed, start, write } from './resource-server-harness.ts'
+import { answerText, browse, get, rawBrowser, relayed, start, write } from './resource-server-harness.ts'
 
 const JSON_TYPE = 'Content-Type: application/json'
 const NAMES = '{"error":"invalid_token"}'
@@ -109,24 +110,31 @@ t.test('a 401 or 400 to a HEAD request is judged by its head', async (t) => {
   }
 })
 
-t.test('an inspection ends at the timeout', async (t) => {
-  for (const [status, expected] of [
-    [BAD, { kind: 'timeout' }],
-    [NO, refused(401, false)],
+/** Writes the beginning of a response, and then a byte now and then. */
+const drip = (status: string, body: string) => (socket: Socket) => {
+  socket.write(cutOff(status, body))
+  const timer = setInterval(() => socket.write(' '), 50)
+  socket.on('close', () => clearInterval(timer))
+}
+
+t.test('an error whose body is slow is judged at the timeout by what has come', async (t) => {
+  for (const [status, body, expected] of [
+    [NO, '', refused(401, false)],
+    [NO, NAMES, refused(401, true)],
+    [BAD, NAMES, refused(400, true)],
   ] as const) {
-    const { upstream, port, outcome } = await start(
-      t,
-      (socket) => {
-        socket.write(cutOff(status, ''))
-        const drip = setInterval(() => socket.write(' '), 50)
-        socket.on('close', () => clearInterval(drip))
-      },
-      { timeoutMs: 300 },
-    )
+    const { upstream, port, outcome } = await start(t, drip(status, body), { timeoutMs: 300 })
     void get(t, port)
-    t.same(await outcome(0), expected)
-    await closed(upstream.sockets[0]!)
+    t.match(await outcome(0), { kind: expected.kind, status: expected.status })
+    upstream.sockets[0]!.destroy()
   }
+  // As slow as a success may be, it goes on.
+  const { upstream, port, outcome } = await start(t, drip(FORBIDDEN, '{"error":"no"'), { timeoutMs: 300 })
+  const browser = browse(t, port)
+  await browser.sees('403 Forbidden')
+  await browser.sees('{"error":"no"          ')
+  upstream.sockets[0]!.destroy()
+  t.same(await outcome(0), { kind: 'cut', status: 403 })
 })
 
 t.test('a configured shape counts for its own status alone, for writes too', async (t) => {
@@ -148,8 +156,6 @@ t.test('a refusal whose connection breaks is searched as far as it came', async 
   for (const [status, body, expected] of [
     [BAD, '{"error":"invalid_token","x":', refused(400, true)],
     [BAD, '{"code":4011,"x":', refused(400, true)],
-    [BAD, '{"code":40', { kind: 'unavailable' }],
-    [FORBIDDEN, '{"error"', { kind: 'unavailable' }],
     [NO, '{"error":"invalid_token","x":', refused(401, true)],
     [NO, '{"error":"inv', refused(401, false)],
   ] as const) {
@@ -158,3 +164,23 @@ t.test('a refusal whose connection breaks is searched as far as it came', async 
     t.match(await outcome(0), expected, `${status} ${body}`)
   }
 })
+
+t.test(
+  'any other error whose connection breaks keeps its status, and is cut off for the browser too',
+  async (t) => {
+    for (const [status, body] of [
+      [BAD, '{"code":40'],
+      [FORBIDDEN, ''],
+      ['404 Not Found', '{"code":40'],
+    ] as const) {
+      const { port, outcome } = await start(t, (socket) => socket.end(cutOff(status, body)))
+      const answer = await get(t, port)
+      t.match(answer, {
+        status: Number(status.slice(0, 3)),
+        headers: { 'content-length': '40000' },
+        raw: body,
+      })
+      t.same(await outcome(0), { kind: 'cut', status: answer.status }, status)
+    }
+  },
+)
