@@ -121,11 +121,17 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
       onRequest: staySignedIn,
       handler: staySignedIn,
     })
+  })
+
+  await scope.register(async function ofSignOut(signingOut) {
+    // A read before the end would double the wait for a store that does not reply.
+    await addBrowserSession(signingOut, { ...context, reads: false })
     const logout = createLogout(context)
-    inSession.route({
+    signingOut.route({
       method: 'POST',
       url: PATHS.logout,
       schema: LOGOUT_SCHEMA,
+      // As above.
       onRequest: logout,
       handler: logout,
     })

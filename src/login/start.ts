@@ -11,7 +11,7 @@ import { loginUrl } from './login-cookies.ts'
 import { sendPage } from './pages.ts'
 import { createSendToPublicHost } from './public-host.ts'
 import { createRateLimit } from './rate-limit.ts'
-import { localPath } from './return-to.ts'
+import { isLocalPath } from './return-to.ts'
 
 type Flows = Config['oauth']['flows']
 
@@ -34,7 +34,7 @@ export function createStart(context: LoginContext) {
     if (mode !== 'navigate' || FRAMED.test(destination)) {
       throw problem(
         'cross_origin',
-        `This request comes ${cameFrom(headers)}. Sign-in starts with a navigation of the whole page to ${publicUrl}, not in a script or a frame.`,
+        `This request comes ${cameFrom(headers, publicUrl)}. Sign-in starts with a navigation of the whole page to ${publicUrl}, not in a script or a frame.`,
       )
     }
     if (sendToPublicHost(request, reply)) return reply
@@ -78,8 +78,7 @@ function permittedFlows(flows: Flows): RedirectFlow[] {
 function returnToOf(query: URLSearchParams, publicUrl: string): string {
   const [given = '/', ...more] = query.getAll('returnTo')
   if (more.length > 0) throw problem('invalid_return_to', 'The parameter returnTo is repeated.')
-  const path = localPath(given, publicUrl)
-  if (path !== null) return path
+  if (isLocalPath(given, publicUrl)) return given
   throw problem(
     'invalid_return_to',
     'The parameter returnTo must be a path of this site, of at most 512 bytes.',

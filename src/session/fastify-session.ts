@@ -20,7 +20,7 @@ import type { Found, LiveSession } from './session.ts'
 export type PageSession =
   | { kind: 'live'; facts: object }
   | Exclude<Found, { kind: 'live' }>
-  /** The store did not say. */
+  /** The store was not asked, or did not say. */
   | { kind: 'unknown'; cause: unknown }
 
 declare module 'fastify' {
@@ -39,6 +39,8 @@ interface LibraryStoreOptions {
   sessions: Pick<Sessions, 'find' | 'end'>
   /** What a page may know of a live session. */
   sessionFacts: (session: LiveSession) => object
+  /** false: its routes only end sessions, and the state is `unknown`. */
+  reads?: boolean
   /** For the log: which request asks for a session now. Of two at once the log names one or none. */
   asking?: ReadonlyMap<RecordKey, RequestInLog>
 }
@@ -117,15 +119,16 @@ export function createLibraryStore({
   store,
   sessions,
   sessionFacts,
+  reads = true,
   asking,
 }: LibraryStoreOptions): LibraryStore {
   async function load(sessionId: string): Promise<{ state: PageSession }> {
+    if (!reads) return { state: { kind: 'unknown', cause: null } }
     try {
       const key = recordKeyOf(sessionId)
       const found = await sessions.find(key, asking?.get(key))
       return { state: found.kind === 'live' ? { kind: 'live', facts: sessionFacts(found.session) } : found }
     } catch (cause) {
-      // A sign-out goes on: it ends the session here, and says 503.
       return { state: { kind: 'unknown', cause } }
     }
   }

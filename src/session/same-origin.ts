@@ -28,18 +28,21 @@ export function comesFromOwnOrigin(method: string, headers: OriginHeaders, publi
 export function crossOrigin(headers: OriginHeaders, publicUrl: string): Problem {
   return problem(
     'cross_origin',
-    `This request comes ${cameFrom(headers)}. Only pages of ${publicUrl} may ask; a program that is no browser sends X-CSRF: 1.`,
+    `This request comes ${cameFrom(headers, publicUrl)}. Only pages of ${publicUrl} may ask; a program that is no browser sends X-CSRF: 1.`,
   )
 }
 
-/** Where a request comes from, for the detail of a problem: an origin if the headers have one. */
-export function cameFrom({ origin, referer, 'sec-fetch-site': site }: OriginHeaders): string {
-  if (isOrigin(origin)) return `from ${origin}`
+/** Where a refused request comes from, for the detail of a problem: an origin if the headers have another than ours. */
+export function cameFrom(
+  { origin, referer, 'sec-fetch-site': site }: OriginHeaders,
+  publicUrl: string,
+): string {
+  if (isOrigin(origin) && origin !== publicUrl) return `from ${origin}`
   // Its text is not repeated: log lines and pages must not contain arbitrary text from a client.
-  if (origin !== undefined) return 'with an Origin that no browser writes'
+  if (origin !== undefined && origin !== publicUrl) return 'with an Origin that no browser writes'
   // A navigation by GET has no Origin.
-  const referrer = origin === undefined && typeof referer === 'string' ? originOf(referer) : null
-  if (referrer !== null) return `from ${referrer}`
+  const referrer = typeof referer === 'string' ? originOf(referer) : null
+  if (referrer !== null && referrer !== publicUrl) return `from ${referrer}`
   return site === undefined ? 'without an origin' : `marked ${nameOf(site)}`
 }
 
@@ -63,5 +66,5 @@ function isOrigin(text: unknown): text is string {
 }
 
 function nameOf(site: string | string[]): string {
-  return ['cross-site', 'same-site', 'none'].find((known) => known === site) ?? 'unknown'
+  return ['cross-site', 'same-site', 'same-origin', 'none'].find((known) => known === site) ?? 'unknown'
 }

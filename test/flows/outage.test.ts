@@ -58,8 +58,11 @@ for (const [name, outage] of Object.entries(OUTAGES)) {
       browser.fetch('/site/42', { method: 'PUT', headers: json, body: '{"name":"n"}' }),
       stranger.fetch('/flux/a'),
       browser.fetch('/auth/session'),
-      leaver.fetch('/auth/logout', { method: 'POST' }),
     ])
+    const reads = () => counted([away.bff], 'bff_store_duration_seconds_count{command="hmget"}')
+    const before = await reads()
+    answers.push(await leaver.fetch('/auth/logout', { method: 'POST' }))
+    t.equal(await reads(), before, 'a sign-out waits for one command alone: for less than a second')
     for (const [at, answer] of answers.entries()) {
       isProblem(t, answer, 503, 'store_unavailable', `call ${at}`)
       t.match(answer.headers['retry-after'], /^[1-9]\d*$/)

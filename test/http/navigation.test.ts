@@ -24,6 +24,8 @@ t.test('cross_origin names the origin that asked and PUBLIC_URL, in detail and l
     ['/auth/login', [CORS, CROSS, origin('https://other.example')], 'from https://other.example.'],
     ['/auth/login', [CORS, CROSS, referer('https://other.example/p')], 'from https://other.example.'],
     ['/auth/login', [CORS, CROSS], 'marked cross-site.'],
+    ['/auth/login', [CORS, ['Sec-Fetch-Site', 'same-origin']], 'marked same-origin.'],
+    ['/flux/a', [CROSS, origin(bff.publicUrl)], 'marked cross-site.'],
   ] as const) {
     const { code, detail } = problemOf(await ask(port, { target, headers }))
     t.equal(code, 'cross_origin')

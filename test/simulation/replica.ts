@@ -68,6 +68,8 @@ export class Replica implements Owner {
   /** Whether the load balancer sends it requests. */
   ready = true
   wallOffset = 0
+  /** The last step of its wall clock. */
+  step = { at: Number.NEGATIVE_INFINITY, byMs: 0 }
   readonly held: ScheduledEvent[] = []
   timers = 0
   readonly random: Random
@@ -80,6 +82,8 @@ export class Replica implements Owner {
   readonly #logout: ReturnType<typeof createLogout>
   readonly #sessionInfo: ReturnType<typeof createSessionInfo>
   readonly #libraryStore: ReturnType<typeof createLibraryStore>
+  /** Of sign-outs. */
+  readonly #endingStore: ReturnType<typeof createLibraryStore>
   readonly #signIn: ReturnType<typeof createSignIn>
   readonly #stalls: { from: number; to: number }[] = []
   #underWay = 0
@@ -171,11 +175,13 @@ export class Replica implements Owner {
     })
     this.#logout = createLogout({ sessions, cookies, store, log })
     this.#sessionInfo = createSessionInfo({ store, cookies })
-    this.#libraryStore = createLibraryStore({
+    const ofLibrary = {
       store,
       sessions,
       sessionFacts: createSessionFacts({ now: () => 0, defaultWac: null }),
-    })
+    }
+    this.#libraryStore = createLibraryStore(ofLibrary)
+    this.#endingStore = createLibraryStore({ ...ofLibrary, reads: false })
     this.#signIn = createSignIn({
       sessions,
       revoke: revoker.revoke,
@@ -260,26 +266,26 @@ export class Replica implements Owner {
   }
 
   async #signOut({ cookies }: BrowserRequest) {
-    const request = await this.#loaded(cookies)
+    const request = await this.#loaded(cookies, this.#endingStore)
     const reply = { clearCookie() {}, code: () => reply, header: () => reply, send: () => reply }
     await this.#logout(request as never, reply as never)
     return { status: 204, clearsCookies: true }
   }
 
   /** A request with its session, as @fastify/session makes it. */
-  async #loaded(cookies: BrowserRequest['cookies']) {
+  async #loaded(cookies: BrowserRequest['cookies'], store = this.#libraryStore) {
     const verified = this.#cookies.verifyIn(headerOf(cookies))
     const request = { headers: { cookie: headerOf(cookies) }, cookies: Object.fromEntries(cookies) }
     if (verified === null) return { ...request, session: {} }
     const { sessionId } = verified
     const found = await new Promise<object>((resolve) =>
-      this.#libraryStore.get(sessionId, (_error, session) => resolve(session!)),
+      store.get(sessionId, (_error, session) => resolve(session!)),
     )
     const session = {
       ...found,
       sessionId,
       encryptedSessionId: this.#cookies.sign(sessionId),
-      destroy: () => settled((done) => this.#libraryStore.destroy(sessionId, done)),
+      destroy: () => settled((done) => store.destroy(sessionId, done)),
     }
     return { ...request, sessionCookie: verified, session }
   }
