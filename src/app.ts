@@ -140,6 +140,8 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     /** Starts the background refreshes. */
     start: tokens.start,
     readiness,
+    /** How many sessions have refreshed tokens that the store has not taken. */
+    pendingTokens: store.pendingTokens,
     /** From now on the server is not ready, and each response ends its connection. */
     announceStop(): void {
       readiness.announceStop()

@@ -64,6 +64,30 @@ for (const [second, code] of [
   })
 }
 
+t.test('a request that stays open does not make a stop a failure', async (t) => {
+  const { sandbox, server, browser } = await start(t, { SHUTDOWN_SECONDS: '1' })
+  const gate = sandbox.hold('resource')
+  const open = browser.fetch('/flux/temperature').catch(() => null)
+  await gate.arrived
+  t.equal(await server.stop('SIGTERM'), 0)
+  t.match(server.logs().at(-1), { event: 'stop.incomplete', level: 'warn', unsaved: 0 })
+  gate.release()
+  t.equal(await open, null)
+})
+
+t.test('a stop exits with 1 if refreshed tokens could not be stored', async (t) => {
+  const redis = await startRedis(t)
+  const env = { SESSION_STORE: 'redis', REDIS_URL: redis.url, SHUTDOWN_SECONDS: '1' }
+  const { sandbox, server } = await start(t, env, 6)
+  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  await gate.arrived
+  await redis.cli('config', 'set', 'maxmemory', '1')
+  gate.release()
+  await logged(server, 'refresh.unsaved')
+  t.equal(await server.stop('SIGTERM'), 1)
+  t.match(server.logs().at(-1), { event: 'stop.incomplete', level: 'error', unsaved: 1 })
+})
+
 t.test('a token response that is already late is stored before the process ends', async (t) => {
   const redis = await startRedis(t)
   const { sandbox, server, browser, env } = await start(
