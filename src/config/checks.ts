@@ -44,8 +44,9 @@ export function relationFaults(values: Partial<Values>): string[] {
   if (isTryOut && values.PUBLIC_URL && !isLoopback(values.PUBLIC_URL)) {
     faults.push(`SESSION_SECRET is that of docker-compose.yml, which everyone knows; ${HOW_TO_MAKE_ONE}`)
   }
-  const reads = values.OPERATIONS_FILE?.operations.some(({ application }) => application)
-  if (values.OAUTH_FLOWS?.has('client') && values.CLIENT_FLUX_ALLOWED === null && !reads) {
+  const { OPERATIONS_FILE: file } = values
+  const mayRead = file === undefined || file?.operations.some(({ application }) => application)
+  if (values.OAUTH_FLOWS?.has('client') && values.CLIENT_FLUX_ALLOWED === null && !mayRead) {
     faults.push('CLIENT_FLUX_ALLOWED is required with the client flow (entries wac/fluxId, or *)')
   }
   faults.push(...operationFaults(values))
@@ -79,10 +80,10 @@ function operationFaults(values: Partial<Values>): string[] {
     ? ['OPERATIONS_FILE /identity/operation belongs to an account: WAC must be set']
     : []
   const ofOperations = operations.flatMap((operation) => {
-    const { name, account, application } = operation
+    const { name, method, account, application } = operation
     const at = (member: string) => `OPERATIONS_FILE ${jsonPointer('operations', name, member)}`
     const faults: string[] = []
-    if (account === 'none' && values.WAC_ALLOWED && !application)
+    if (account === 'none' && values.WAC_ALLOWED && !(application && method === 'GET'))
       faults.push(`${at('account')} must not be "none" while WAC_ALLOWED is set`)
     if (application && values.OAUTH_FLOWS && !values.OAUTH_FLOWS.has('client'))
       faults.push(`${at('application')} needs the client flow in OAUTH_FLOWS`)

@@ -59,13 +59,13 @@ export function listOf<T>(entry: Kind<T>): Kind<readonly T[]> {
     accepts: `a comma-separated list, each ${entry.accepts}`,
     read(text) {
       const values: T[] = []
+      const faults: string[] = []
       for (const [index, part] of text.split(',').entries()) {
         const value = part.trim() === '' ? new Refused('is empty') : entry.read(part.trim())
-        if (value instanceof Refused)
-          return new Refused(`has a faulty entry: number ${index + 1} ${value.fault}`)
-        values.push(value)
+        if (!(value instanceof Refused)) values.push(value)
+        else faults.push(...value.faults.map((fault) => `has a faulty entry: number ${index + 1} ${fault}`))
       }
-      return values
+      return faults.length > 0 ? new Refused(...faults) : values
     },
   }
 }
@@ -92,7 +92,8 @@ export function orWord<T, const W extends string>(word: W, kind: Kind<T>): Kind<
     accepts: `\`${word}\` or ${kind.accepts}`,
     read(text) {
       const value = text === word ? word : kind.read(text)
-      return value instanceof Refused ? new Refused(`${value.fault} (or \`${word}\` alone)`) : value
+      if (!(value instanceof Refused)) return value
+      return new Refused(...value.faults.map((fault) => `${fault} (or \`${word}\` alone)`))
     },
   }
 }

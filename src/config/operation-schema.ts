@@ -1,3 +1,4 @@
+import { Ajv } from 'ajv'
 import { isObject, jsonPointer } from '../json.ts'
 import { decoded } from '../paths.ts'
 
@@ -42,15 +43,34 @@ const MAX_WAYS = 2 ** 20
 const MAX_UNIQUE = 256
 const MAX_SCHEMA_DEPTH = 32
 
-/** What Ajv would accept in a schema of a body and this server does not, each with its JSON pointer. */
+let ajv: Ajv | undefined
+
+/**
+ * What is no JSON schema, and what Ajv would accept in that of a body and this server does not, each with its JSON pointer.
+ * Ajv may still refuse to compile a schema without these faults.
+ */
 export function schemaFaults(schema: object): SchemaFault[] {
+  // Made once, and only where a schema is declared: that takes longer than to check one.
+  ajv ??= new Ajv({ allErrors: true, logger: false })
+  const found = ownFaults(schema, ajv.RULES.keywords)
+  if (ajv.validateSchema(schema)) return found
+  const byPointer = new Map(found.map((fault) => [fault.pointer, fault]))
+  for (const { instancePath: pointer, message = '' } of ajv.errors ?? [])
+    if (!byPointer.has(pointer)) byPointer.set(pointer, { pointer, fault: message })
+  return [...byPointer.values()]
+}
+
+function ownFaults(schema: object, known: Keywords): SchemaFault[] {
   const { type } = schema as { type?: unknown }
   const ofType =
     type === undefined || type === 'object' ? [] : [{ pointer: '/type', fault: 'must be "object"' }]
-  return [...ofType, ...keywordFaults(schema, []), ...referenceFaults(schema)]
+  return [...ofType, ...keywordFaults(schema, [], known), ...referenceFaults(schema)]
 }
 
-function keywordFaults(schema: unknown, path: readonly (string | number)[]): SchemaFault[] {
+/** Keywords by name. */
+type Keywords = Readonly<Record<string, unknown>>
+
+function keywordFaults(schema: unknown, path: readonly (string | number)[], known: Keywords): SchemaFault[] {
   if (!isObject(schema)) return []
   if (path.length > MAX_SCHEMA_DEPTH) return [{ pointer: jsonPointer(...path), fault: 'is nested too deep' }]
   return Object.entries(schema).flatMap(([keyword, value]): SchemaFault[] => {
@@ -58,6 +78,7 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[]): Sch
     const faultHere = (fault: string) => [{ pointer: jsonPointer(...here), fault }]
     const refused = Object.hasOwn(REFUSED_KEYWORDS, keyword) ? REFUSED_KEYWORDS[keyword] : undefined
     if (refused !== undefined) return faultHere(refused)
+    if (!Object.hasOwn(known, keyword)) return faultHere('is no keyword that is checked')
     if (keyword === 'pattern') {
       const fault = patternFault(value, schema.maxLength)
       return fault === null ? [] : faultHere(fault)
@@ -72,7 +93,9 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[]): Sch
       if (Object.hasOwn(value, '$ref') || Object.hasOwn(value, '$id'))
         return faultHere('has a name that the OpenAPI document cannot describe: $ref or $id')
     }
-    return schemasIn(keyword, value).flatMap(([inner, part]) => keywordFaults(part, [...path, ...inner]))
+    return schemasIn(keyword, value).flatMap(([inner, part]) =>
+      keywordFaults(part, [...path, ...inner], known),
+    )
   })
 }
 

@@ -32,24 +32,26 @@ export const CSP_SOURCES: Kind<Readonly<Record<string, readonly string[]>>> = {
   read(text) {
     if (/[^\x20-\x7e]/.test(text)) return new Refused(`must be one line of ASCII, but is ${quoted(text)}`)
     const added: Record<string, readonly string[]> = {}
+    const faults: string[] = []
     for (const part of text.split(';').map((given) => given.trim())) {
       if (part === '') continue
       const [given = '', ...sources] = part.split(/ +/)
       const directive = given.toLowerCase()
       if (!EXTENSIBLE.includes(directive)) {
-        return new Refused(`must name directives of ${EXTENSIBLE.join(', ')}, but names ${quoted(given)}`)
+        faults.push(`must name directives of ${EXTENSIBLE.join(', ')}, but names ${quoted(given)}`)
+        continue
       }
       if (added[directive] !== undefined)
-        return new Refused(`must name each directive once, but repeats ${directive}`)
+        faults.push(`must name each directive once, but repeats ${directive}`)
       if (sources.length === 0)
-        return new Refused(`must name the sources of each directive, but ${directive} has none`)
+        faults.push(`must name the sources of each directive, but ${directive} has none`)
       for (const source of sources) {
         const why = whyRefused(directive, source.toLowerCase())
-        if (why !== null) return new Refused(`${why}, but ${directive} has ${quoted(source)}`)
+        if (why !== null) faults.push(`${why}, but ${directive} has ${quoted(source)}`)
       }
       added[directive] = sources
     }
-    return added
+    return faults.length > 0 ? new Refused(...faults) : added
   },
 }
 

@@ -56,21 +56,15 @@ export const SESSION_SECRETS: Kind<readonly Secret[]> = {
   read(text) {
     if (UNREADABLE.test(text)) return new Refused('must not hold line breaks or other control characters')
     const values = text.split(',').map((part) => part.trim())
-    for (const [index, value] of values.entries()) {
+    const faults = values.flatMap((value, index) => {
       const which = values.length === 1 ? '' : ` (secret ${index + 1} of ${values.length})`
-      if (PRINTED_SECRETS.has(value)) {
-        return new Refused(
-          `is the placeholder of .env.example, which everyone knows${which}; ${HOW_TO_MAKE_ONE}`,
-        )
-      }
-      if (value.length < MIN_SESSION_SECRET_LENGTH) {
-        return new Refused(
-          `needs at least ${MIN_SESSION_SECRET_LENGTH} characters${which}; ${HOW_TO_MAKE_ONE}`,
-        )
-      }
-      if (values.indexOf(value) !== index) return new Refused(`holds the same secret twice${which}`)
-    }
-    return values.map((value) => new Secret(value))
+      if (PRINTED_SECRETS.has(value))
+        return [`is the placeholder of .env.example, which everyone knows${which}; ${HOW_TO_MAKE_ONE}`]
+      if ([...value].length < MIN_SESSION_SECRET_LENGTH)
+        return [`needs at least ${MIN_SESSION_SECRET_LENGTH} characters${which}; ${HOW_TO_MAKE_ONE}`]
+      return values.indexOf(value) === index ? [] : [`holds the same secret twice${which}`]
+    })
+    return faults.length > 0 ? new Refused(...faults) : values.map((value) => new Secret(value))
   },
 }
 

@@ -59,12 +59,16 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
   if (typeof original === 'string') faults.push(original)
   if (parsed.ok && !parsed.config.oauth.flows.has('code'))
     faults.push('OAUTH_FLOWS must have code: --live measures that flow')
+  const report = createReport({ json: options.json, out: around.out, error: around.error })
+  const refuse = (text: string): void => {
+    if (options.json) report.add('configuration', { verdict: 'fault', message: text })
+    else around.error(text)
+  }
   if (!parsed.ok || typeof original === 'string' || faults.length > 0) {
-    for (const text of faults) around.error(text)
+    for (const text of faults) refuse(text)
     return WRONG
   }
   const { config } = parsed
-  const report = createReport({ json: options.json, out: around.out, error: around.error })
   for (const { value } of config.upstream.headers) report.hide(value.reveal())
   for (const secret of [config.oauth.clientSecret, ...config.sessionSecrets]) report.hide(secret.reveal())
   const operator = createOperator(around.input, around.stop)
@@ -73,9 +77,7 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
     signIns = await createSignIns(config, report, operator)
   } catch (error) {
     operator.close()
-    around.error(
-      `The sign-in cannot be served. ${listenFailure(error, config.listen)}. Stop the server first.`,
-    )
+    refuse(`The sign-in cannot be served. ${listenFailure(error, config.listen)}. Stop the server first.`)
     return WRONG
   }
   const context = { config, report, operator, signIns, platform: createPlatform(config) }

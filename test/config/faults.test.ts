@@ -26,7 +26,11 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     ['PUBLIC_URL', ['https://app.example.com/app', 'https://app.example.com//'], /must have no path/],
     ['CLIENT_ID', ' client', /printable ASCII/],
     ['CLIENT_SECRET', 'two\nlines', /line breaks/],
-    ['SESSION_SECRET', ['short', 's'.repeat(31)], /at least 32 characters; .*openssl rand -base64 48/],
+    [
+      'SESSION_SECRET',
+      ['short', 's'.repeat(31), '\u{1f511}'.repeat(31)],
+      /at least 32 characters; .*openssl rand -base64 48/,
+    ],
     ['SESSION_SECRET', [`${SESSION_SECRET},short`, `${SESSION_SECRET},`], /characters \(secret 2 of 2\)/],
     ['SESSION_SECRET', `${SESSION_SECRET}, ${SESSION_SECRET}`, /the same secret twice/],
     ['SESSION_SECRET', `${SESSION_SECRET}\r`, /line breaks/],
@@ -133,6 +137,20 @@ t.test('a private key in the place of its path is not printed', async (t) => {
 t.test('a malformed permission of plain http hides no address that lacks it', async (t) => {
   const faults = faultsOf({ ALLOW_INSECURE_HTTP: 'maybe', AUTH_URL: 'http://auth.example.com' })
   t.match([...faults].sort(), [/^ALLOW_INSECURE_HTTP /, /^AUTH_URL must be https/])
+})
+
+t.test('each faulty entry of a list is a fault', async (t) => {
+  for (const [name, value, count] of [
+    ['SESSION_SECRET', `short,${SESSION_SECRET},shorter`, 2],
+    ['OAUTH_FLOWS', 'x,code,', 2],
+    ['TRUST_PROXY', 'true,10.0.0.1,1', 2],
+    ['CLIENT_FLUX_ALLOWED', 'a,b/c,d', 2],
+    ['STATIC_CSP', "bogus x; script-src *; img-src 'self'", 2],
+  ] as const) {
+    const faults = faultsOf({ [name]: value })
+    t.equal(faults.length, count, faults.join(' | '))
+    t.ok(faults.every((fault) => fault.startsWith(`${name} `)))
+  }
 })
 
 t.test('all faults are listed at once, also those between variables', async (t) => {

@@ -169,7 +169,8 @@ t.test('a schema is one that Ajv checks whole', async (t) => {
   for (const [value, pointer] of [
     [{ type: 'objekt' }, '/type'],
     [{ type: 'array' }, '/type'],
-    [{ type: 'object', unknownKeyword: 1 }, ''],
+    [{ type: 'object', unknownKeyword: 1 }, '/unknownKeyword'],
+    [{ type: 'object', properties: { a: { type: 'wrong' } } }, '/properties/a/type'],
     [{ type: 'object', properties: { a: { type: 'string', format: 'date-time' } } }, '/properties/a/format'],
     [{ type: 'object', properties: { a: { type: 'string', default: 'x' } } }, '/properties/a/default'],
     [{ type: 'object', properties: { a: { $ref: 'https://evil.test/schema' } } }, '/properties/a/$ref'],
@@ -188,6 +189,7 @@ t.test('a schema is one that Ajv checks whole', async (t) => {
     t.ok(fault?.startsWith(`/operations/Read/body/schema${pointer} `), `${JSON.stringify(value)}: ${fault}`)
     t.strictSame(more, [])
   }
+  t.equal(schema({ type: 'object', bar: 1, properties: { a: { foo: 1, minLength: -1 } } }).length, 3, 'all')
 })
 
 t.test('a reference leads to a schema of the same schema, in no circle that doubles the work', async (t) => {
@@ -287,6 +289,8 @@ t.test('application is for GET and needs the client flow, but no CLIENT_FLUX_ALL
     'OPERATIONS_FILE /operations/Read/application needs the client flow in OAUTH_FLOWS',
   ])
   t.strictSame(faultsOf({ ...file, OAUTH_FLOWS: 'code,client' }), [])
+  const faulty = fileOf(t, { Read: { ...GOOD, application: true }, Other: { ...GOOD, method: 'TRACE' } })
+  t.equal(faultsOf({ ...faulty, OAUTH_FLOWS: 'code,client' }).length, 1, 'no fault follows from another')
 })
 
 t.test('"none" is a fault while WAC_ALLOWED is set, but for one of the application', async (t) => {

@@ -339,9 +339,11 @@ t.test('a taken port and faults of the environment or of a file are exit code 2'
     [base, '--restore', { site: 'DEMO/1', restore }],
   ]
   for (const [env, says, options] of cases) {
-    const { ended, errors } = start(t, env, options)
+    const { ended, lines } = start(t, env, options)
     t.equal(await ended, 2)
-    t.match(errors.join(), says)
+    const found = lines.map((line) => JSON.parse(line) as Finding)
+    t.match(found.map(({ message }) => message).join(), says)
+    t.ok(found.every(({ check, verdict }) => check === 'configuration' && verdict === 'fault'))
   }
 })
 
