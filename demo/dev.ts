@@ -1,7 +1,6 @@
 /**
  * `npm run dev`, for whoever changes the server: server, sandbox and demo page on one origin of this machine. After each
  * change of a file they are built and started again, and the last ones that worked go on until then.
- * With `--inspect` a debugger reaches the server at 127.0.0.1:9229, after each change again.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -10,8 +9,9 @@ import { existsSync, readFileSync, rmSync, watch } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { parseArgs, parseEnv } from 'node:util'
+import { parseEnv } from 'node:util'
 import pretty from 'pino-pretty'
+import { handleHelpAndVersion } from '../src/version.ts'
 import { startFront } from './front.ts'
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -31,7 +31,21 @@ interface Running {
   url: string
 }
 
-const { values: options } = parseArgs({ options: { inspect: { type: 'boolean' } } })
+const [isInspected, ...args] =
+  process.argv[2] === '--inspect' ? [true, ...process.argv.slice(3)] : [false, ...process.argv.slice(2)]
+handleHelpAndVersion(
+  args,
+  `Runs server, sandbox and demo page from your files, and builds and starts them again after each change of one.
+
+  npm run dev                   at http://localhost:3000; PORT is another port
+  npm run dev -- --inspect      a debugger reaches the server at 127.0.0.1:9229
+
+  --help                        prints this text
+  --version                     prints the version
+
+Variables of the server are read from .env, if it is there, and from the shell.
+`,
+)
 const children = new Set<ChildProcess>()
 const changed = new Set<string>()
 let wake = (): void => {}
@@ -83,7 +97,7 @@ async function run(): Promise<void> {
       if (before === null) await startFront(front)
       else await stop(before.server)
       // Node opens its inspector at this signal. With the flag of Node the server from before would have the port still.
-      if (options.inspect) next.server.kill('SIGUSR1')
+      if (isInspected) next.server.kill('SIGUSR1')
     } else {
       console.error(running === null ? 'Nothing runs yet.' : 'The server from before the change goes on.')
       // This folder is built again, and the other one may be in use.

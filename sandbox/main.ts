@@ -1,3 +1,4 @@
+import { handleHelpAndVersion } from '../src/version.ts'
 import { readDeclaredOperations } from './operations.ts'
 import { PROFILES } from './profiles.ts'
 import { createSandbox } from './sandbox.ts'
@@ -7,7 +8,21 @@ import { createSandbox } from './sandbox.ts'
  * `http://localhost:3000`; prints its address when it listens, and sends it as `{url}` to a parent
  * that forked it. Ends at SIGTERM and SIGINT, or with that parent.
  */
-const { env } = process
+handleHelpAndVersion(
+  process.argv.slice(2),
+  `Runs the sandbox platform, which imitates both servers of the data platform, for development and tests.
+
+  PORT=4000 node dist/sandbox/main.js
+
+  --help                prints this text
+  --version             prints the version
+
+docs/sandbox.md lists its variables and users.
+`,
+)
+
+// As for the server, an empty variable is one that is not set.
+const env = Object.fromEntries(Object.entries(process.env).filter(([, value]) => value !== ''))
 
 const callback = env.SANDBOX_CALLBACK ?? 'http://localhost:3000/auth/callback'
 if (!URL.canParse(callback)) fail('SANDBOX_CALLBACK must be a URL')

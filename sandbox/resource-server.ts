@@ -62,7 +62,8 @@ export function registerResourceServer(app: FastifyInstance, server: ResourceSer
 
   app.get('/:wac/flux/:fluxId', route('GetFlux', getFlux))
   app.put('/:wac/Infrastructure/Site/:siteId', route('UpdateSite', updateSite))
-  app.post('/json/reply/UpdateSite', route('UpdateSite', updateSite))
+  for (const suffix of ['', '.json'])
+    app.post(`/json/reply/UpdateSite${suffix}`, route('UpdateSite', updateSite))
   const known = new Set<string>()
   for (const [name, method, url, work] of INVENTED) {
     known.add(`${method} ${shapeOf(url)}`)

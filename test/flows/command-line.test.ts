@@ -1,11 +1,13 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
+import { startChild } from '../helpers/child.ts'
 import { runBuilt, runServer, SERVER_ENV } from '../helpers/server-process.ts'
+import { ROOT } from '../repository/files.ts'
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
 
 t.test('--help and --version work on every command, without any configuration', async (t) => {
-  for (const file of ['main.js', 'demo.js', 'sessions.js']) {
+  for (const file of ['main.js', 'demo.js', 'sessions.js', 'sandbox/main.js']) {
     const help = await runBuilt(t, file, {}, ['--help'])
     t.match(help, { code: 0, stderr: '' }, file)
     t.match(help.stdout, new RegExp(`node dist/${file}`), file)
@@ -17,6 +19,14 @@ t.test('--help and --version work on every command, without any configuration', 
     )
     const unknown = await runBuilt(t, file, {}, ['--verison'])
     t.match(unknown, { code: 2, stdout: '', stderr: /--verison/ }, file)
+  }
+  for (const [argument, code] of [
+    ['--help', 0],
+    ['--version', 0],
+    ['--verison', 2],
+  ] as const) {
+    const args = ['--import', 'tsx', 'demo/dev.ts', argument]
+    t.equal((await startChild(t, process.execPath, args, { cwd: ROOT }).ended).code, code, argument)
   }
 })
 

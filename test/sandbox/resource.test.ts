@@ -97,7 +97,8 @@ t.test('a request that UpdateSite cannot parse changes nothing', async (t) => {
   ] as const) {
     t.equal((await call('PUT', path, body)).status, status, `${path} ${JSON.stringify(body)}`)
   }
-  t.equal((await call('POST', '/json/reply/UpdateSite', { siteID: 1 })).status, 400, 'no wac')
+  for (const suffix of ['', '.json'])
+    t.equal((await call('POST', `/json/reply/UpdateSite${suffix}`, { siteID: 1 })).status, 400, 'no wac')
   t.equal((await call('PUT', SITE, 'name=x', { 'content-type': 'text/plain' })).status, 415)
   t.match(await (await call('PUT', SITE, {})).json(), { name: 'Head office' })
 })
