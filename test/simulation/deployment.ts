@@ -219,7 +219,9 @@ export class Deployment {
     const offset = this.wallOffsets[index]! + byMs
     if (Math.abs(offset) > 4_000_000) return
     this.wallOffsets[index] = offset
-    this.replicas[index]!.wallOffset = offset
+    const replica = this.replicas[index]!
+    replica.wallOffset = offset
+    replica.step = { at: this.clock.now, byMs }
   }
 
   stepRedisClock(master: number, byMs: number): void {

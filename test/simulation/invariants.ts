@@ -211,10 +211,12 @@ export class InvariantChecker {
       if (state !== 'finished' || outcome === 'in_doubt' || (outcome !== 'granted' && issued > 0)) doubts += 1
     }
     if (doubts === 0 || session.refusedSerial >= token.serial) return
-    // By the clock of the process or by the age that the store knows: either may be wrong.
+    // By the clock of the process or by the age that the store knows: either may be wrong. It has looked at its clock
+    // before it took the lease, and so before a step that came meanwhile.
     const { lifeSeconds } = token.family
+    const steppedMs = by.step.at > now - COMMAND_MS ? by.step.byMs : 0
     const leftMs = Math.min(
-      token.clientExpiresAt - this.#clock.wall(by),
+      token.clientExpiresAt - this.#clock.wall(by) + Math.min(0, steppedMs),
       token.issuedAt + lifeSeconds * 1_000 - now,
     )
     // Its doubts may have been written to the master before.
