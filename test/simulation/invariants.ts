@@ -71,6 +71,8 @@ const SKEW_MS = 1_500
 const STORES_WITHIN_MS = 2_500
 /** A command of sound connections has been executed by then. */
 const COMMAND_MS = 1_000
+/** A holder renews its lease so often. */
+const RENEWS_EVERY_MS = 1_500
 /** From one renewal of a lease to the next, with what a command may take. */
 const RENEWAL_MS = 3_500
 /** A holder whose record has moved on has noticed by then. */
@@ -267,7 +269,7 @@ export class InvariantChecker {
     if (earlier.state === 'open') {
       if (this.failedOverAt > since) return 'failover lost a lease'
       // Written to the master before, by a process that still followed it and could not write it again.
-      const couldNot = by.stalledMsSince(since) > RENEWAL_MS || commands.failedAt > since
+      const couldNot = by.stalledMsSince(since) > RENEWS_EVERY_MS || commands.failedAt > since
       if (this.failedOverAt > since - LAST_MOMENT_MS && couldNot) return 'failover lost a lease'
       return couldNotWrite ? 'holder cut off from Redis' : null
     }
