@@ -43,7 +43,8 @@ handleHelpAndVersion(
   --help                        prints this text
   --version                     prints the version
 
-Variables of the server are read from .env, if it is there, and from the shell.
+Variables of the server are read from .env, if it is there, and from the shell. If AUTH_URL is an address of this machine,
+the sandbox listens there: end one that you have started.
 `,
 )
 const children = new Set<ChildProcess>()
@@ -68,6 +69,8 @@ async function run(): Promise<void> {
   const port = Number(env.PORT ?? 3000)
   const front = { hosts: ['127.0.0.1', '::1'], port, serverUrl: '', sandboxUrl: '' }
   if (!hasRedis(env)) console.log(WITHOUT_REDIS)
+  if (env.PUBLIC_URL !== undefined && env.PUBLIC_URL !== `http://localhost:${port}`)
+    console.warn(`PUBLIC_URL is ${env.PUBLIC_URL}: sign-ins go there, and not to http://localhost:${port}.`)
   let sandbox: ChildProcess | null = null
   let isSandboxOld = true
   let running: Running | null = null

@@ -25,7 +25,7 @@ handleHelpAndVersion(
 PORT is the port of the page (3000), HOST its address (localhost), OPS_PORT the port of health and metrics (any free one).
 STATIC_DIR is the folder of your own page, instead of the demo's. PUBLIC_URL is the address of a development
 server on localhost that passes /auth, /flux, /site and /data on to PORT. SESSION_IDLE_SECONDS and SESSION_MAX_SECONDS are
-the limits of a session, as in production. OPERATIONS_FILE declares operations for the server and the sandbox. No other variable of the server is read.
+the limits of a session, as in production. The account codes are DEMO and ACME. OPERATIONS_FILE declares operations for the server and the sandbox. No other variable of the server is read.
 With SERVER_URL and SANDBOX_URL it starts neither of the two, and puts one origin in front of those.
 `,
 )

@@ -41,12 +41,14 @@ const sandbox = createSandbox({
   ...(env.SANDBOX_SCOPE === undefined ? {} : { scope: env.SANDBOX_SCOPE }),
 })
 
+const WHERE_FROM =
+  'HOST and PORT name them; under npm run dev, which starts this sandbox, AUTH_URL names the port.'
 const host = env.HOST ?? '127.0.0.1'
 const port = numberFrom('PORT', 4000)
 const url = await sandbox
   .listen({ host, port })
   .catch(({ code }: NodeJS.ErrnoException) =>
-    fail(`HOST and PORT: cannot listen on ${host}, port ${port} (${code})`),
+    fail(`The sandbox cannot listen on ${host}, port ${port} (${code}). ${WHERE_FROM}`),
   )
 console.log(`Sandbox platform on ${url}`)
 process.send?.({ url })
@@ -75,8 +77,9 @@ function profileFrom(name = '') {
 function operationsIn(path: string) {
   try {
     return readDeclaredOperations(path)
-  } catch {
-    return fail('OPERATIONS_FILE must be the path of a file that the server accepts')
+  } catch (error) {
+    const why = (error as Error).message
+    return fail(`OPERATIONS_FILE must be the path of a file that the server accepts, but is not (${why})`)
   }
 }
 

@@ -1,5 +1,6 @@
 import { format } from 'node:util'
 import { SYSTEM_CLOCK } from './clock.ts'
+import { envFileHints } from './config/checks.ts'
 import { type OperatorConfig, parseOperatorConfig } from './config/operator.ts'
 import { describeTarget } from './config/redis-url.ts'
 import { type Command, createTerminal, HELP, parseArguments } from './operator/cli.ts'
@@ -48,7 +49,8 @@ async function run(command: Exclude<Command, { kind: 'help' | 'version' | 'wrong
   const parsed = parseOperatorConfig(process.env, { secrets, revocation: ends && command.revokes })
   if (!parsed.ok) {
     terminal.warn('The environment has faults:')
-    for (const fault of parsed.faults) terminal.warn(`  ${fault}`)
+    for (const text of [...parsed.faults, ...envFileHints(process.env, 'dist/sessions.js')])
+      terminal.warn(`  ${text}`)
     return WRONG
   }
   const { config } = parsed

@@ -170,11 +170,11 @@ export function secretWarnings(env: Environment): string[] {
 }
 
 /** A hint where no required variable is set: the user may expect that a file is read. */
-export function envFileHints(env: Environment): string[] {
+export function envFileHints(env: Environment, program: string): string[] {
   const required = VARIABLE_NAMES.filter((name) => TABLE[name].required)
   return required.flatMap(spellings).some((spelling) => env[spelling])
     ? []
-    : ['npm does not read .env: use node --env-file=.env dist/main.js, or dist/doctor.js in its place']
+    : [`npm does not read .env: use node --env-file=.env ${program}`]
 }
 
 function insecureAddresses(values: Partial<Values>): [name: string, address: string][] {

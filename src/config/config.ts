@@ -37,7 +37,11 @@ type ParsedConfig =
 export function parseConfig(env: Environment): ParsedConfig {
   const used = TRACE_ENDPOINTS.some((name) => env[name]) ? env : withoutTraces(env)
   const read = readVariables(used, VARIABLE_NAMES)
-  if (!read.ok) return { ...read, hints: [...nearMisses(env), ...envFileHints(env)] }
+  if (!read.ok)
+    return {
+      ...read,
+      hints: [...nearMisses(env), ...envFileHints(env, 'dist/main.js, or dist/doctor.js in its place')],
+    }
   const warnings = [
     ...relationWarnings(read.values),
     ...removedWarnings(env),

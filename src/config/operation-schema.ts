@@ -55,8 +55,10 @@ export function schemaFaults(schema: object): SchemaFault[] {
   const found = ownFaults(schema, ajv.RULES.keywords)
   if (ajv.validateSchema(schema)) return found
   const byPointer = new Map(found.map((fault) => [fault.pointer, fault]))
-  for (const { instancePath: pointer, message = '' } of ajv.errors ?? [])
-    if (!byPointer.has(pointer)) byPointer.set(pointer, { pointer, fault: message })
+  for (const { instancePath: pointer, message = '', params } of ajv.errors ?? []) {
+    const choices = 'allowedValues' in params ? `: ${params.allowedValues.join(', ')}` : ''
+    if (!byPointer.has(pointer)) byPointer.set(pointer, { pointer, fault: message + choices })
+  }
   return [...byPointer.values()]
 }
 

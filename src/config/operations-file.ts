@@ -74,8 +74,9 @@ export function readOperations(text: string): Declarations & { faults: readonly 
   let file: unknown
   try {
     file = JSON.parse(text)
-  } catch {
-    return { operations: [], identity: null, faults: ['must be a file of JSON'] }
+  } catch (error) {
+    const { message } = error as SyntaxError
+    return { operations: [], identity: null, faults: [`must be a file of JSON, but is not: ${message}`] }
   }
   for (const { kind, pointer } of jsonFaults(text)) {
     if (kind === 'repeated') report(pointer, 'is there twice')

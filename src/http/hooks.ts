@@ -4,7 +4,7 @@ import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
 import { type Logger, messageOf, pathOf } from '../log.ts'
-import { DATA, decoded, isBelow, PATHS } from '../paths.ts'
+import { DATA, decoded, folderOf, isBelow, PATHS } from '../paths.ts'
 import { MAX_TARGET_LENGTH } from './client-errors.ts'
 import { closeSlowly, trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
@@ -66,7 +66,7 @@ export const hooks = fastifyPlugin<HooksOptions>(
     const { secure, log } = options
     const logResponse = createResponseLog(options)
     const findPath = createRouteTable(server)
-    const handleUnmatched = createUnmatchedHandler(findPath, options.fallback)
+    const handleUnmatched = createUnmatchedHandler(findPath, options)
     const warnOfForwarded = createForwardedWarning(log)
 
     server.decorate('followResponse', follow)
@@ -220,10 +220,18 @@ function logFault(log: Logger, request: FastifyRequest, toSend: Problem): void {
   else log.warn({ ...line, reason: cause instanceof Error ? messageOf(cause) : undefined }, title)
 }
 
+const NOT_DECLARED =
+  'No declared operation has this path. An account comes first, and upper and lower case count: see /openapi.json.'
+
 /** Responds to a request that no route takes: 405, a file, or 404. */
-function createUnmatchedHandler(findPath: FindPath, fallback: HooksOptions['fallback']) {
+function createUnmatchedHandler(
+  findPath: FindPath,
+  { fallback, hasOperations }: Pick<HooksOptions, 'fallback' | 'hasOperations'>,
+) {
   return async function handleUnmatched(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const known = findPath(request.url)
+    if (known === null && hasOperations && folderOf(decodedPath(request.url)) === DATA)
+      throw problem('not_found', NOT_DECLARED)
     if (known === null) return await fallback(request, reply)
     if (known.config.mayBeFile) return await fileOrRefusal(known, () => fallback(request, reply))
     throw methodNotAllowed(known.allow)

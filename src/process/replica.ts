@@ -27,6 +27,7 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
     if (delaySeconds > 0) await pause(delaySeconds * 1_000)
     setTimeout(endUnfinished, config.shutdownSeconds * 1_000).unref()
     await app.server.close()
+    log.info({ event: 'stopped' }, 'stopped')
     process.exit(0)
   }
 

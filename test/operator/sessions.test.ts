@@ -146,6 +146,12 @@ t.test('a failure has an exit code and a sentence without secrets', async (t) =>
     ],
     [{ ...nowhere, SESSION_SECRET }, 'end-all', 2, new RegExp(`^${named}To confirm, add --yes\\.\n$`)],
     [{ ...nowhere, SESSION_SECRET: 'short-a-secret' }, 'reseal', 2, /SESSION_SECRET needs at least 32/],
+    [
+      { REDIS_URL: '' },
+      'count',
+      2,
+      /^ {2}npm does not read \.env: use node --env-file=\.env dist\/sessions\.js/m,
+    ],
     [{}, 'destroy', 2, /There is no command "destroy"/],
   ]
   const runs = cases.map(async ([env, line, code, stderr]) => {

@@ -133,6 +133,7 @@ t.test('what is not declared does not pass', async (t) => {
   ] as const) {
     const answer = await send(method, target)
     t.equal(answer.status, status, `${method} ${target}`)
+    if (status === 404) t.match(problemOf(answer).detail, /No declared operation/, target)
   }
   t.equal(field(await send('PUT', '/data/DEMO/things/a'), 'allow'), 'GET, HEAD, PATCH, DELETE')
   t.equal(

@@ -34,8 +34,7 @@ const MAY_IMPORT: Readonly<Record<Folder, readonly Folder[]>> = {
   ...each(EDGES, GROUND),
   ...each(GROUND, GROUND),
   // The launcher starts processes, the sandbox is another server, the demo page and the client run in the browser.
-  demo: ['version'],
-  sandbox: [],
+  ...each(['demo', 'sandbox'], ['version']),
   'demo/page': ['client'],
   client: [],
 }

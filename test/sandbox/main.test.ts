@@ -23,7 +23,10 @@ t.test('a faulty setting ends the process with a sentence that names it', async 
     [{ SANDBOX_TOKEN_SECONDS: 'soon' }, /^SANDBOX_TOKEN_SECONDS must be a whole number\n$/],
     [{ SANDBOX_CALLBACK: 'nowhere' }, /^SANDBOX_CALLBACK must be a URL\n$/],
     // RFC 5737: an address of no machine.
-    [{ HOST: '192.0.2.1' }, /^HOST and PORT: cannot listen on 192\.0\.2\.1, port 0 \(EADDRNOTAVAIL\)\n$/],
+    [
+      { HOST: '192.0.2.1' },
+      /^The sandbox cannot listen on 192\.0\.2\.1, port 0 \(EADDRNOTAVAIL\)\. HOST and PORT name them/,
+    ],
   ] as const) {
     const child = startChild(t, process.execPath, [MAIN], { env: { PORT: '0', ...env } })
     t.strictSame(await child.ended, { code: 1, signal: null })
