@@ -38,8 +38,21 @@ const SCHEMAS_BY_NAME: ReadonlySet<string> = new Set(['properties', 'definitions
 const LIST_OF_SCHEMAS: ReadonlySet<string> = new Set(['allOf', 'anyOf', 'oneOf', 'items'])
 
 const MAX_PATTERN_TEXT = 256
-/** Ways to match one text that a pattern may try. */
+/** Ways to match one text that a pattern may try; fewer where a body may hold thousands of such texts. */
 const MAX_WAYS = 2 ** 20
+const MAX_WAYS_OF_MANY = 2 ** 12
+/** Keywords whose schema may meet many values. What is defined by name may be referred to from one. */
+const OF_MANY: ReadonlySet<string> = new Set([
+  ...[
+    'items',
+    'additionalItems',
+    'contains',
+    'additionalProperties',
+    'propertyNames',
+    'definitions',
+    '$defs',
+  ],
+])
 const MAX_UNIQUE = 256
 const MAX_SCHEMA_DEPTH = 32
 
@@ -82,7 +95,8 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[], know
     if (refused !== undefined) return faultHere(refused)
     if (!Object.hasOwn(known, keyword)) return faultHere('is no keyword that is checked')
     if (keyword === 'pattern') {
-      const fault = patternFault(value, schema.maxLength)
+      const isOfMany = path.some((part) => OF_MANY.has(String(part)))
+      const fault = patternFault(value, schema.maxLength, isOfMany ? MAX_WAYS_OF_MANY : MAX_WAYS)
       return fault === null ? [] : faultHere(fault)
     }
     // Each item is compared with each other.
@@ -192,16 +206,16 @@ function isAtMost(limit: unknown, most: number): boolean {
   return typeof limit === 'number' && limit <= most
 }
 
-function patternFault(pattern: unknown, maxLength: unknown): string | null {
+function patternFault(pattern: unknown, maxLength: unknown, maxWays: number): string | null {
   if (!isAtMost(maxLength, MAX_PATTERN_TEXT))
     return `needs maxLength of at most ${MAX_PATTERN_TEXT} beside it`
-  return typeof pattern === 'string' && isSlow(pattern, Number(maxLength))
+  return typeof pattern === 'string' && isSlow(pattern, Number(maxLength), maxWays)
     ? 'repeats a group that repeats or chooses, refers back to a group, or has too many repetitions and choices for its maxLength: a text could keep it busy. A ^ at its beginning helps'
     : null
 }
 
 /** Whether matching could take long: a repeated group that itself repeats or chooses, a back-reference, or many ways to match. */
-function isSlow(pattern: string, maxLength: number): boolean {
+function isSlow(pattern: string, maxLength: number, maxWays: number): boolean {
   /** For each open group: it repeats or chooses. */
   const varies = [false]
   /** For each open group: its alternatives. */
@@ -257,7 +271,7 @@ function isSlow(pattern: string, maxLength: number): boolean {
   }
   const choices = alternatives.reduce((product, count) => product * count, ways)
   const isAnchored = pattern.startsWith('^') && alternatives[0] === 1
-  return choices * (isAnchored ? 1 : maxLength) > MAX_WAYS
+  return choices * (isAnchored ? 1 : maxLength) > maxWays
 }
 
 /** How many counts a quantifier such as `{1,3}` permits, without its braces. */

@@ -80,7 +80,7 @@ function validationDetail({ keyword, instancePath, message, params }: Validation
     return `The member ${String(params.additionalProperty).slice(0, 64)} is not known.`
   }
   if (keyword === 'required') return `The member ${String(params.missingProperty)} is missing.`
-  const member = instancePath.slice(1)
+  const member = instancePath.slice(1, 129)
   if (member === '' && keyword === 'type') return 'The body must be a JSON object.'
   if (member === '') return `The body ${message ?? 'is not valid'}.`
   if (keyword === 'type')

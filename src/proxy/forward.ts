@@ -146,7 +146,7 @@ export function createForward(options: ForwardOptions): Forward {
 }
 
 const CROWDED = {
-  detail: 'Too many of your reads are under way. Try again when one has ended.',
+  detail: 'Too many of your calls are under way. Try again when one has ended.',
   headers: { 'retry-after': '1' },
 }
 

@@ -54,7 +54,7 @@ export interface ResourceServerOptions {
   secure: boolean
   /** Connections at most, for reads, and again for all that is sent over a connection of its own. */
   connections?: number
-  /** Reads at once for one holder; further ones wait for it as for a connection. */
+  /** Reads at once for one holder, and again updates; further ones wait for it as for a connection. */
   share?: number
   /** A browser that takes less than 64 KiB of a waiting response in so long counts as gone. */
   readerTimeoutMs?: number
@@ -84,13 +84,13 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   const places = (kept: boolean): Places => ({
     connections: new Connections({ origin: base.origin, proxy, timeoutMs, most: connections, kept }),
     waiting: new Set(),
+    shares: new Shares(share),
   })
   let open = 0
   let whenIdle: (() => void) | null = null
   const shared: Shared = {
     kept: places(true),
     fresh: places(false),
-    shares: new Shares(share),
     prefix: base.pathname.replace(/\/$/, ''),
     tokenIn,
     fixedHeaders: fixedHeaders(options.headers ?? []),
@@ -121,7 +121,6 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
 interface Shared {
   kept: Places
   fresh: Places
-  shares: Shares
   /** The path of the base URL. */
   prefix: string
   tokenIn: 'header' | 'query'
@@ -141,6 +140,7 @@ interface Places {
   readonly connections: Connections
   /** In the order of their arrival. */
   readonly waiting: Set<UpstreamRequest>
+  readonly shares: Shares
 }
 
 type Phase =
@@ -151,8 +151,9 @@ type Phase =
   | 'ended' // everything is written, the browser has not taken it all
   | 'over' // the outcome is given; what still comes is dropped
 
-/** A rejected response up to this size is read to its end, so that its connection can be used again. */
+/** A rejected response up to this size is read to its end, if that comes soon: its connection can then be used again. */
 const DRAINED_BYTES = 64 * 1024
+const DRAINED_WITHIN_MS = 1_000
 
 const NOTHING: Buffer[] = []
 
@@ -186,8 +187,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private repeated = false
   private pipelined = false
   private closed = false
-  /** null for what is no read. */
-  private share: Share | null = null
+  private readonly own: Places
+  private readonly share: Share
   private started = false
   /** It has waited for a share or a place, so its session may have ended since. */
   private waited = false
@@ -198,6 +199,10 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.call = call
     this.shared = shared
     this.onOutcome = onOutcome
+    // An update must not be sent twice. If the peer closed a kept connection just then, it would be unknown whether the
+    // update arrived, so each update gets a new connection.
+    this.own = isRepeatable(call.outgoing) ? shared.kept : shared.fresh
+    this.share = this.own.shares.of(call.holder)
     const { outgoing, request, authorization, traceparent, requestId } = call
     const { method, accept, contentType, body } = outgoing
     const inHeader = shared.tokenIn === 'header'
@@ -218,31 +223,26 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   send(): void {
-    const { outgoing, request, response, holder } = this.call
-    const { fresh, shares, timeoutMs } = this.shared
+    const { request, response } = this.call
     response.on('close', this.onClose)
     if (response.socket === null) {
       // A pipelined response that still waits for its turn gets no event when its connection ends.
       this.pipelined = true
       request.socket.setMaxListeners(0).once('close', this.onClose)
     }
-    // An update must not be sent twice. If the peer closed a kept connection just then, it would be unknown whether the
-    // update arrived, so each update gets a new connection.
-    if (!isRepeatable(outgoing)) {
-      this.enter(fresh)
-      return
-    }
-    this.share = shares.of(holder)
-    if (shares.enter(this.share, this)) return
+    const entered = this.own.shares.enter(this.share, this)
+    if (entered === 'started') return
     this.waited = true
-    this.timer = setTimeout(() => this.finish({ kind: 'crowded' }), timeoutMs)
+    const crowded = (): void => this.finish({ kind: 'crowded' })
+    if (entered === 'full') crowded()
+    else this.timer = setTimeout(crowded, this.shared.timeoutMs)
   }
 
-  /** Sends a read that has its place in the share of its holder. */
+  /** Sends a call that has its place in the share of its holder. */
   start(): void {
     clearTimeout(this.timer)
     this.started = true
-    this.enter(this.shared.kept)
+    this.enter(this.own)
   }
 
   private enter(places: Places): void {
@@ -275,9 +275,18 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     if (places === null || connection === null) return
     this.places = null
     this.dispatched = false
+    clearTimeout(this.timer)
     // undici takes no request for a connection while it reports its failure.
     if (failed) queueMicrotask(() => passOn(places, connection))
     else passOn(places, connection)
+    this.leaveShare()
+  }
+
+  /** A call counts as long as it has a connection, so that rejected responses cannot take all of them. */
+  private leaveShare(): void {
+    if (!this.started || this.phase !== 'over' || this.places !== null) return
+    this.started = false
+    this.own.shares.leave(this.share)
   }
 
   /** Asks the store after a wait unless the session was proven recently. The call is over where it must not leave. */
@@ -515,15 +524,16 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     // After its `close` a response goes away with its listeners; removing one is expensive.
     if (!this.closed) response.off('close', this.onClose)
     if (this.pipelined) request.socket.off('close', this.onClose)
-    if (this.started) this.shared.shares.leave(this.share!)
-    else this.share?.waiting.delete(this)
     if (this.waited) {
+      this.share.waiting.delete(this)
       // While all connections are busy, nothing else would forget it.
       this.shared.kept.waiting.delete(this)
       this.shared.fresh.waiting.delete(this)
     }
     // What was dispatched keeps its place until undici is done with it.
-    if (!this.dispatched) this.leave()
+    if (this.dispatched) this.timer = setTimeout(() => this.controller?.abort(UNWANTED), DRAINED_WITHIN_MS)
+    else this.leave()
+    this.leaveShare()
     this.shared.onEnd()
     this.onOutcome(outcome)
   }

@@ -10,11 +10,13 @@ export interface Share {
   readonly waiting: Set<Waiting>
 }
 
+/** Further calls of a holder are refused at once: each keeps its body in memory. */
+const MOST_WAITING = 256
 /** Above so many holders those without a call are forgotten. */
 const MAX_HOLDERS = 50_000
 
 /**
- * Divides connections between holders (sessions, client addresses), so that the reads of one cannot take all of them. No share is
+ * Divides connections between holders (sessions, client addresses), so that one cannot take all of them. No share is
  * removed when its last call ends: a table that changes with each request costs more than the call (decision 0008).
  */
 export class Shares {
@@ -35,15 +37,16 @@ export class Shares {
     return share
   }
 
-  /** Starts the call now, or when one of the same holder leaves; `false`: it waits. */
-  enter(share: Share, call: Waiting): boolean {
+  /** Starts the call now, or when one of the same holder leaves; `full`: too many wait already. */
+  enter(share: Share, call: Waiting): 'started' | 'waits' | 'full' {
     if (share.open >= this.most) {
+      if (share.waiting.size >= MOST_WAITING) return 'full'
       share.waiting.add(call)
-      return false
+      return 'waits'
     }
     share.open += 1
     call.start()
-    return true
+    return 'started'
   }
 
   /** A call that was started has ended: the one that has waited longest starts. */

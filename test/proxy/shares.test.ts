@@ -6,9 +6,9 @@ import { Relay } from '../../src/proxy/relay.ts'
 import { cookieHeader } from '../helpers/browser.ts'
 import { signedIn } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
-import { elapsed } from '../helpers/wait.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
-import { bff, OK, outgoing, PROVEN, rawBrowser, rawUpstream } from './resource-server-harness.ts'
+import { bff, get, OK, outgoing, PROVEN, rawBrowser, rawUpstream, write } from './resource-server-harness.ts'
 
 /** More than the buffers of all connections on its way. */
 const LARGE = Buffer.alloc(32 * 1024 * 1024)
@@ -40,6 +40,46 @@ t.test('reads beyond the share of their holder wait for it, and others do not wa
   t.match(raw, 'HTTP/1.1 200 OK')
   t.equal(upstream.received.length, 4)
 })
+
+t.test('updates beyond the share of their holder wait for it, and are refused if many wait', async (t) => {
+  const upstream = await rawUpstream(t, () => {})
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url, share: 1 })
+  const update = (holder: string) => write(t, port, 'PUT', `X-Holder: ${holder}`)
+  const first = update('a')
+  await upstream.request(0)
+  for (let count = 0; count < 257; count += 1) void update('a')
+  t.same(await outcome(0), { kind: 'crowded' })
+  const other = update('b')
+  ;(await upstream.request(1)).socket.write(OK)
+  t.equal((await other).status, 200)
+  upstream.received[0]!.socket.write(OK)
+  t.equal((await first).status, 200)
+  t.ok(await upstream.request(2), 'once the first has ended')
+})
+
+t.test(
+  'a rejected response with a slow body counts for its holder until its connection is free, soon',
+  async (t) => {
+    const PAGE = 'HTTP/1.1 500 Broken\r\nContent-Type: text/html\r\nContent-Length: 999\r\n\r\n<'
+    const seen: string[] = []
+    const upstream = await rawUpstream(t, (socket, { path }) => {
+      // What was closed before this request was sent is noticed first.
+      setTimeout(() => seen.push(path), 50)
+      socket.write(path === '/page' ? PAGE : OK)
+      socket.on('close', () => seen.push(`end of ${path}`))
+    })
+    const { port } = await bff(t, { baseUrl: upstream.url, share: 1 })
+    const read = (path: string, holder: string) => get(t, port, path, `X-Holder: ${holder}`)
+    t.equal((await read('/page', 'a')).raw, 'upstream_error')
+    const next = read('/next', 'a')
+    t.equal((await read('/other', 'b')).status, 200)
+    // The page never comes to its end.
+    t.equal((await next).status, 200)
+    await until('the next read', () => seen.includes('/next'))
+    t.ok(seen.indexOf('end of /page') < seen.indexOf('/next'), seen.join())
+    t.ok(seen.includes('end of /page'))
+  },
+)
 
 t.test('a session whose reads hold its share for UPSTREAM_TIMEOUT_MS gets 429', async (t) => {
   const upstream = await rawUpstream(t, (socket, { path }) => {
