@@ -84,7 +84,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   const places = (kept: boolean): Places => ({
     connections: new Connections({ origin: base.origin, proxy, timeoutMs, most: connections, kept }),
     waiting: new Set(),
-    shares: new Shares(share),
+    shares: kept ? new Shares(share) : new Shares(share, MOST_UPDATES_WAITING),
   })
   let open = 0
   let whenIdle: (() => void) | null = null
@@ -150,6 +150,9 @@ type Phase =
   | 'relaying' // the head is written
   | 'ended' // everything is written, the browser has not taken it all
   | 'over' // the outcome is given; what still comes is dropped
+
+/** Of one holder. Each keeps its body in memory. */
+const MOST_UPDATES_WAITING = 1_000
 
 /** A rejected response up to this size is read to its end, if that comes soon: its connection can then be used again. */
 const DRAINED_BYTES = 64 * 1024

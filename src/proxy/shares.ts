@@ -10,8 +10,6 @@ export interface Share {
   readonly waiting: Set<Waiting>
 }
 
-/** Further calls of a holder are refused at once: each keeps its body in memory. */
-const MOST_WAITING = 256
 /** Above so many holders those without a call are forgotten. */
 const MAX_HOLDERS = 50_000
 
@@ -22,10 +20,13 @@ const MAX_HOLDERS = 50_000
 export class Shares {
   /** Calls at once for one holder. */
   private readonly most: number
+  /** Further calls of a holder are refused at once. */
+  private readonly mostWaiting: number
   private readonly shares = new Map<string, Share>()
 
-  constructor(most: number) {
+  constructor(most: number, mostWaiting = Number.POSITIVE_INFINITY) {
     this.most = most
+    this.mostWaiting = mostWaiting
   }
 
   of(holder: string): Share {
@@ -40,7 +41,7 @@ export class Shares {
   /** Starts the call now, or when one of the same holder leaves; `full`: too many wait already. */
   enter(share: Share, call: Waiting): 'started' | 'waits' | 'full' {
     if (share.open >= this.most) {
-      if (share.waiting.size >= MOST_WAITING) return 'full'
+      if (share.waiting.size >= this.mostWaiting) return 'full'
       share.waiting.add(call)
       return 'waits'
     }
