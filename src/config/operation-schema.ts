@@ -41,17 +41,9 @@ const MAX_PATTERN_TEXT = 256
 /** Ways to match one text that a pattern may try; fewer where a body may hold thousands of such texts. */
 const MAX_WAYS = 2 ** 20
 const MAX_WAYS_OF_MANY = 2 ** 12
-/** Keywords whose schema may meet many values. What is defined by name may be referred to from one. */
+/** Keywords whose schema may meet many values. */
 const OF_MANY: ReadonlySet<string> = new Set([
-  ...[
-    'items',
-    'additionalItems',
-    'contains',
-    'additionalProperties',
-    'propertyNames',
-    'definitions',
-    '$defs',
-  ],
+  ...['items', 'additionalItems', 'contains', 'additionalProperties', 'propertyNames'],
 ])
 const MAX_UNIQUE = 256
 const MAX_SCHEMA_DEPTH = 32
@@ -79,13 +71,19 @@ function ownFaults(schema: object, known: Keywords): SchemaFault[] {
   const { type } = schema as { type?: unknown }
   const ofType =
     type === undefined || type === 'object' ? [] : [{ pointer: '/type', fault: 'must be "object"' }]
-  return [...ofType, ...keywordFaults(schema, [], known), ...referenceFaults(schema)]
+  // A reference may lead from a list to any part of the schema.
+  const maxWays = JSON.stringify(schema).includes('"$ref":') ? MAX_WAYS_OF_MANY : MAX_WAYS
+  return [...ofType, ...keywordFaults(schema, [], { known, maxWays }), ...referenceFaults(schema)]
 }
 
 /** Keywords by name. */
 type Keywords = Readonly<Record<string, unknown>>
 
-function keywordFaults(schema: unknown, path: readonly (string | number)[], known: Keywords): SchemaFault[] {
+function keywordFaults(
+  schema: unknown,
+  path: readonly (string | number)[],
+  { known, maxWays }: { known: Keywords; maxWays: number },
+): SchemaFault[] {
   if (!isObject(schema)) return []
   if (path.length > MAX_SCHEMA_DEPTH) return [{ pointer: jsonPointer(...path), fault: 'is nested too deep' }]
   return Object.entries(schema).flatMap(([keyword, value]): SchemaFault[] => {
@@ -95,8 +93,7 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[], know
     if (refused !== undefined) return faultHere(refused)
     if (!Object.hasOwn(known, keyword)) return faultHere('is no keyword that is checked')
     if (keyword === 'pattern') {
-      const isOfMany = path.some((part) => OF_MANY.has(String(part)))
-      const fault = patternFault(value, schema.maxLength, isOfMany ? MAX_WAYS_OF_MANY : MAX_WAYS)
+      const fault = patternFault(value, schema.maxLength, maxWays)
       return fault === null ? [] : faultHere(fault)
     }
     // Each item is compared with each other.
@@ -109,8 +106,9 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[], know
       if (Object.hasOwn(value, '$ref') || Object.hasOwn(value, '$id'))
         return faultHere('has a name that the OpenAPI document cannot describe: $ref or $id')
     }
+    const inside = { known, maxWays: OF_MANY.has(keyword) ? MAX_WAYS_OF_MANY : maxWays }
     return schemasIn(keyword, value).flatMap(([inner, part]) =>
-      keywordFaults(part, [...path, ...inner], known),
+      keywordFaults(part, [...path, ...inner], inside),
     )
   })
 }
