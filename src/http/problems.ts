@@ -84,7 +84,7 @@ function validationDetail({ keyword, instancePath, message, params }: Validation
   if (member === '' && keyword === 'type') return 'The body must be a JSON object.'
   if (member === '') return `The body ${message ?? 'is not valid'}.`
   if (keyword === 'type')
-    return `The member ${member} must be ${[params.type].flat().join(' or ').replaceAll(',', ' or ')}.`
+    return `The member ${member} must be ${String(params.type).replaceAll(',', ' or ')}.`
   if (keyword === 'const') return `The member ${member} must be ${JSON.stringify(params.allowedValue)}.`
   return `The member ${member} ${message ?? 'is not valid'}.`
 }

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { unavailable } from '../../src/errors.ts'
+import { toProblem } from '../../src/http/problems.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { signedIn } from '../helpers/shared.ts'
 import { withHooks } from './hooks-server.ts'
@@ -57,4 +58,11 @@ t.test('an expected fault is logged as a sentence without a stack', async (t) =>
   t.equal(answer.status, 503)
   t.match(line, { level: 'warn', code: 'store_unavailable', reason: 'why it is away' })
   t.notMatch(JSON.stringify(line), /problems\.test/)
+})
+
+t.test('a detail holds at most 128 characters of the path of a member', async (t) => {
+  const instancePath = `/${'x'.repeat(500)}`
+  const wrong = { keyword: 'type', instancePath, params: { type: 'string,null' } }
+  const { message } = toProblem({ validation: [wrong] })
+  t.equal(message, `The member ${'x'.repeat(128)} must be string or null.`)
 })
