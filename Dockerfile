@@ -10,6 +10,7 @@ COPY client ./client
 COPY sandbox ./sandbox
 COPY demo ./demo
 COPY src ./src
+COPY operator ./operator
 # The commit, for bff_build_info: docker build --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION
 RUN npm run build

@@ -15,7 +15,7 @@ import { handleHelpAndVersion } from '../src/version.ts'
 import { startFront } from './front.ts'
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
-const WATCHED = ['src', 'sandbox', 'demo', 'client']
+const WATCHED = ['src', 'operator', 'sandbox', 'demo', 'client']
 /** An editor writes a file in several steps. */
 const QUIET_MS = 50
 /** Chunks are loaded late, so a build does not touch the folder of a server that runs. */

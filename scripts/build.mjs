@@ -28,7 +28,7 @@ const { values: options } = parseArgs({
   },
 })
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
-const lua = join(root, 'src/store/redis/lua')
+const lua = join(root, 'src/vault/store/redis/lua')
 const page = join(root, 'demo/page')
 const dist = join(root, options.to)
 const isForDev = options.to !== 'dist'
@@ -39,8 +39,8 @@ const programs = {
   main: 'src/main.ts',
   'sandbox/main': 'sandbox/main.ts',
   ...(!isForDev && {
-    sessions: 'src/sessions.ts',
-    doctor: 'src/doctor.ts',
+    sessions: 'operator/sessions.ts',
+    doctor: 'operator/doctor.ts',
     demo: 'demo/main.ts',
   }),
 }
@@ -170,7 +170,7 @@ function findRevision() {
 function hashOfSources() {
   const hash = createHash('sha256')
   const scripts = ['build', 'undici'].map((name) => join('scripts', `${name}.mjs`))
-  const folders = ['src', 'sandbox', 'demo', 'client'].flatMap((folder) =>
+  const folders = ['src', 'operator', 'sandbox', 'demo', 'client'].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true }).map((path) => join(folder, path)),
   )
   for (const path of ['package-lock.json', 'tsconfig.json', ...scripts, ...folders].sort()) {

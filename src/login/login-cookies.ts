@@ -2,10 +2,10 @@ import { createHash, randomBytes } from 'node:crypto'
 import type { FastifyReply } from 'fastify'
 import type { Config } from '../config/config.ts'
 import type { RedirectFlow } from '../config/variables.ts'
+import { recordKeyOf, type SessionCookies } from '../http/cookies.ts'
 import type { Keyring } from '../keyring.ts'
 import { PATHS } from '../paths.ts'
-import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
-import type { RecordKey } from '../store/store.ts'
+import type { RecordKey } from '../vault/store/store.ts'
 
 /** One sign-in, as the server must remember it until the browser comes back. */
 export interface StartedSignIn {

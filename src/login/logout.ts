@@ -1,9 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { SessionCookies } from '../http/cookies.ts'
 import { plainResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
 import { type Logger, requestInLog } from '../log.ts'
-import type { SessionCookies } from '../session/cookies.ts'
-import type { Sessions } from '../session/lifecycle.ts'
-import { inLog, type SessionStore } from '../store/store.ts'
+import type { Sessions } from '../vault/lifecycle.ts'
+import { inLog, type SessionStore } from '../vault/store/store.ts'
 
 interface LogoutOptions {
   sessions: Pick<Sessions, 'end'>

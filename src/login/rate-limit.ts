@@ -2,8 +2,8 @@ import { setImmediate } from 'node:timers/promises'
 import type { Clock } from '../clock.ts'
 import { problem } from '../errors.ts'
 import type { Keyring } from '../keyring.ts'
-import type { TryStore } from '../store/store.ts'
-import { withTimeout } from '../tokens/timeout.ts'
+import { withTimeout } from '../timeout.ts'
+import type { TryStore } from '../vault/store/store.ts'
 import type { Members } from './sign-in.ts'
 
 interface RateLimitOptions {

@@ -1,12 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SESSION_FLOWS } from '../config/variables.ts'
 import { problem } from '../errors.ts'
+import { recordKeyOf, type SessionCookies } from '../http/cookies.ts'
 import { jsonResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
-import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
-import type { NewSession, Sessions } from '../session/lifecycle.ts'
-import { END_REASONS, type Found, NO_COOKIE, notLiveProblem } from '../session/session.ts'
-import { inLog, type RecordStore } from '../store/store.ts'
+import type { NewSession, Sessions } from '../vault/lifecycle.ts'
+import { END_REASONS, type Found, NO_COOKIE, notLiveProblem } from '../vault/session.ts'
+import { inLog, type RecordStore } from '../vault/store/store.ts'
 
 /** The facts of a live session that a page may know; instants in ISO 8601, UTC. */
 export type SessionFacts = (session: NewSession) => object

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import type { EndReason } from '../session/session.ts'
-import type { WriteKind } from '../store/outbox-entries.ts'
-import type { RefreshEvents } from '../tokens/refresh.ts'
+import type { RefreshEvents } from '../vault/refresh/refresh.ts'
+import type { EndReason } from '../vault/session.ts'
+import type { WriteKind } from '../vault/store/outbox-entries.ts'
 import { REVISION, VERSION } from '../version.ts'
 import { createHistogram } from './histogram.ts'
 

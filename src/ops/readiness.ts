@@ -1,4 +1,4 @@
-import type { SessionStore, StoreUnavailable } from '../store/store.ts'
+import type { SessionStore, StoreUnavailable } from '../vault/store/store.ts'
 
 interface ReadinessOptions {
   isListening: () => boolean

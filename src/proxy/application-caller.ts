@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import { GET_FLUX } from '../config/built-in.ts'
-import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
-import { type CallerSource, waitProblem } from './caller.ts'
+import { type CallerSource, waitProblem } from '../vault/caller.ts'
+import type { ApplicationAccess, ApplicationToken } from './application-token.ts'
 import type { OutgoingRequest } from './outgoing-request.ts'
 
 /** The application as the caller: a request without a session uses its token. */

@@ -4,8 +4,8 @@ import type { Config } from '../config/config.ts'
 import { type Logger, pathOf } from '../log.ts'
 import type { WrapTokenFetch } from '../oauth/client.ts'
 import type { WrapResourceServer } from '../proxy/routes.ts'
-import { inLog, StoreUnavailable } from '../store/store.ts'
-import type { Refresh, RefreshResult } from '../tokens/refresh.ts'
+import type { Refresh, RefreshResult } from '../vault/refresh/refresh.ts'
+import { inLog, StoreUnavailable } from '../vault/store/store.ts'
 import { createTracer, type Span, type Tracer } from './tracer.ts'
 
 /** The spans of this server (docs/tracing.md), as wrappers around parts that know nothing of them. */

@@ -4,7 +4,7 @@ import { startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
 import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { startProxy } from '../store/proxy.ts'
+import { startProxy } from '../vault/store/proxy.ts'
 import { counted } from './load.ts'
 
 // Most of the time is spent waiting.

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { checkRedis } from '../../src/operator/check-redis.ts'
+import { checkRedis } from '../../operator/check-redis.ts'
 import { configOf } from '../config/environment.ts'
 import { type Certificate, createCertificate, expire } from '../helpers/certificate.ts'
 import { logLines } from '../helpers/log-lines.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkRedis } from '../../src/operator/check-redis.ts'
+import { checkRedis } from '../../operator/check-redis.ts'
 import { configOf } from '../config/environment.ts'
 import { logLines } from '../helpers/log-lines.ts'
 import { startRedis } from '../helpers/redis.ts'

@@ -1,5 +1,5 @@
 import tap, { type Test } from 'tap'
-import { recordKeyOf } from '../../src/session/cookies.ts'
+import { recordKeyOf } from '../../src/http/cookies.ts'
 import type { Browser } from '../helpers/browser.ts'
 import { type Replicas, startReplicas, through } from '../helpers/replicas.ts'
 import { signIn } from '../helpers/system.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseArguments } from '../../src/operator/cli.ts'
+import { parseArguments } from '../../operator/cli.ts'
 
 t.test('every command line is read', async (t) => {
   const understood: [string, object][] = [

@@ -1,15 +1,22 @@
 import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
+import { type Command, createTerminal } from '../../operator/cli.ts'
+import { runCommand } from '../../operator/commands.ts'
+import { countRevocation } from '../../operator/end.ts'
 import { createKeyring } from '../../src/keyring.ts'
-import { type Command, createTerminal } from '../../src/operator/cli.ts'
-import { runCommand } from '../../src/operator/commands.ts'
-import { countRevocation } from '../../src/operator/end.ts'
 import { Secret } from '../../src/secret.ts'
-import { openTokens, sealTokens } from '../../src/session/sealed-tokens.ts'
-import type { User } from '../../src/session/user.ts'
-import type { RecordKey, SessionStore } from '../../src/store/store.ts'
+import { openTokens, sealTokens } from '../../src/vault/sealed-tokens.ts'
+import type { RecordKey, SessionStore } from '../../src/vault/store/store.ts'
+import type { User } from '../../src/vault/user.ts'
 import { revealed } from '../config/environment.ts'
-import { IDLE_MS, memoryStore, newKey, newRecord, startSession, type TestStore } from '../store/stores.ts'
+import {
+  IDLE_MS,
+  memoryStore,
+  newKey,
+  newRecord,
+  startSession,
+  type TestStore,
+} from '../vault/store/stores.ts'
 
 const [A, B, C] = ['A', 'B', 'C'].map((name) => new Secret(`secret-${name}-of-the-tests-of-32-characters`))
 

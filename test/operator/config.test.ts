@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseOperatorConfig } from '../../src/config/operator.ts'
+import { parseOperatorConfig } from '../../operator/config.ts'
 import { BASE, OTHER_SECRET, revealed, SESSION_SECRET } from '../config/environment.ts'
 
 const NOTHING = { secrets: false, revocation: false }

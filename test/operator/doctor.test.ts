@@ -1,6 +1,6 @@
 import { createServer } from 'node:http'
 import t, { type Test } from 'tap'
-import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from '../../src/operator/doctor.ts'
+import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from '../../operator/examine.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
 import { freePort, listenOnLoopback } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'

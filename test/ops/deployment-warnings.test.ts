@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
-import { harmlessCommands } from '../../src/store/redis/deployment-findings.ts'
+import { harmlessCommands } from '../../src/vault/store/redis/deployment-findings.ts'
 import { logLines } from '../helpers/log-lines.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
@@ -71,7 +71,7 @@ t.test('a clock more than 5 s from that of the authorization server is warned of
 })
 
 t.test('the inspection of the ACL covers every command of the scripts', async (t) => {
-  const folder = new URL('../../src/store/redis/lua/', import.meta.url)
+  const folder = new URL('../../src/vault/store/redis/lua/', import.meta.url)
   const scripts = readdirSync(folder).map((name) => readFileSync(new URL(name, folder), 'utf8'))
   const used = scripts.flatMap((text) =>
     [...text.matchAll(/redis\.p?call\('([A-Z]+)'/g)].map(([, name]) => name!),

@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import t from 'tap'
-import { parseArguments } from '../../src/operator/cli.ts'
-import { parseDoctorArguments } from '../../src/operator/doctor.ts'
+import { parseArguments } from '../../operator/cli.ts'
+import { parseDoctorArguments } from '../../operator/examine.ts'
 import { faultsOf } from '../config/environment.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { commandsOf, filesBelow, PAGES, ROOT, read } from './files.ts'
@@ -36,7 +36,10 @@ t.test('each program of the build that a command starts exists', async (t) => {
   )
   t.ok(programs.length > 5)
   for (const name of programs)
-    t.ok(existsSync(`${ROOT}/src/${name}.ts`) || existsSync(`${ROOT}/${name}.ts`), name)
+    t.ok(
+      [`src/${name}`, `operator/${name}`, name].some((path) => existsSync(`${ROOT}/${path}.ts`)),
+      name,
+    )
   const files = commands.flatMap(({ command }) => [
     ...command.matchAll(/(?<!kubectl exec )\b(?:test|deploy)\/[\w/.@-]+/g),
   ])
@@ -103,7 +106,7 @@ const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'README.md: Quick start': 'test/repository/demo.test.ts starts the demo',
   'docs/benchmarks.md: How to repeat it': 'test/verify/bench.test.ts starts the benchmarks',
   'docs/deployment.md: Container': 'test/verify/deployment.test.ts reads all docker commands',
-  'docs/first-day.md': 'the arguments above; test/live/live.test.ts runs the command',
+  'docs/first-day.md': 'the arguments above; test/operator/measure/live.test.ts runs the command',
   'docs/getting-started.md': 'the last check of its test in test/verify/vite.test.ts',
   'docs/operations.md':
     'test/config/operations.test.ts reads the JSON, test/repository/client.test.ts compiles the rest',

@@ -108,7 +108,16 @@ t.test('a process that cannot listen ends with code 1 and names the variable', a
 
 t.test('an install without development packages says how to build, and reports an older build', async (t) => {
   const folder = makeFolder('install')
-  for (const name of ['src', 'sandbox', 'demo', 'client', 'scripts', 'tsconfig.json', 'package-lock.json'])
+  for (const name of [
+    'src',
+    'operator',
+    'sandbox',
+    'demo',
+    'client',
+    'scripts',
+    'tsconfig.json',
+    'package-lock.json',
+  ])
     cpSync(name, join(folder, name), { recursive: true })
   const run = (...args: string[]) => {
     const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })

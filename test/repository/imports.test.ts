@@ -10,28 +10,35 @@ type Tree = ReadonlyMap<string, string>
 type Folder = string
 
 // Every folder may import these. They import only each other.
-const GROUND = ['clock', 'config', 'egress', 'errors', 'json', 'keyring', 'log', 'paths', 'secret', 'version']
+const GROUND = [
+  'clock',
+  'config',
+  'egress',
+  'errors',
+  'json',
+  'keyring',
+  'log',
+  'paths',
+  'secret',
+  'timeout',
+  'version',
+]
 
-const EDGES = ['oauth', 'store']
-const STATE = ['session', 'tokens']
 const ROUTES = ['login', 'ops', 'proxy', 'spa']
 
 /** The folders that a folder may import besides itself. A folder in no list is never imported. */
 const MAY_IMPORT: Readonly<Record<Folder, readonly Folder[]>> = {
   main: ['process', ...GROUND],
   process: ['app', 'ops', ...GROUND],
-  sessions: ['operator', 'store', ...GROUND],
-  doctor: ['live', 'operator', ...GROUND],
-  live: ['operator', 'oauth', 'process', 'proxy', ...GROUND],
-  operator: [...STATE, ...EDGES, ...GROUND],
-  app: ['http', 'tracing', ...ROUTES, ...STATE, ...EDGES, ...GROUND],
-  ...each(ROUTES, ['http', ...STATE, ...EDGES, ...GROUND]),
+  // Programs of their own.
+  operator: ['oauth', 'process', 'proxy', 'vault', ...GROUND],
+  app: ['http', 'tracing', 'oauth', 'vault', ...ROUTES, ...GROUND],
+  ...each(ROUTES, ['http', 'oauth', 'vault', ...GROUND]),
   // Only types, and only the application imports it: lazily, so that it costs nothing where it is off.
-  tracing: ['http', 'proxy', 'tokens', ...EDGES, ...GROUND],
+  tracing: ['http', 'proxy', 'oauth', 'vault', ...GROUND],
+  vault: ['http', 'oauth', ...GROUND],
   http: GROUND,
-  tokens: ['session', ...EDGES, ...GROUND],
-  session: [...EDGES, ...GROUND],
-  ...each(EDGES, GROUND),
+  oauth: GROUND,
   ...each(GROUND, GROUND),
   // The launcher starts processes, the sandbox is another server, the demo page and the client run in the browser.
   ...each(['demo', 'sandbox'], ['version']),
@@ -42,7 +49,7 @@ const MAY_IMPORT: Readonly<Record<Folder, readonly Folder[]>> = {
 /** Packages, and scopes of packages: the beginning of each file that may import them. */
 const ONLY_IN: Readonly<Record<string, readonly string[]>> = {
   'openid-client': ['src/oauth/'],
-  ioredis: ['src/store/redis/connection.ts', 'src/store/redis/sentinels.ts'],
+  ioredis: ['src/vault/store/redis/connection.ts', 'src/vault/store/redis/sentinels.ts'],
   '@opentelemetry': ['src/tracing/'],
 }
 
@@ -124,7 +131,9 @@ function each(folders: readonly Folder[], allowed: readonly Folder[]): Record<Fo
 }
 
 t.test('every import points to a lower layer or stays in its folder', async (t) => {
-  const files = ['src', 'sandbox', 'demo', 'client'].flatMap((folder) => filesBelow(folder, '.ts'))
+  const files = ['src', 'operator', 'sandbox', 'demo', 'client'].flatMap((folder) =>
+    filesBelow(folder, '.ts'),
+  )
   t.ok(files.includes('src/errors.ts'), 'the tree is not empty')
   t.strictSame(findBadArrows(new Map(files.map((name) => [name, read(name)]))), [])
 })
@@ -135,35 +144,35 @@ t.test('each import that breaks a rule is reported in one sentence', async (t) =
     'src/app.ts': `import './login/start.ts'`,
     'src/login/start.ts': `import { inspect } from 'node:util'\nimport './return-to.ts'`,
     'src/login/return-to.ts': `// import '../proxy/b.ts'\nconst text = "import '../proxy/b.ts'"`,
-    'src/store/redis/connection.ts': `import { Redis } from 'ioredis'`,
+    'src/vault/store/redis/connection.ts': `import { Redis } from 'ioredis'`,
     'src/proxy/b.ts': '',
     'src/oauth/b.ts': '',
     'sandbox/main.ts': '',
     // Each of these breaks one.
     'src/login/a.ts': `import { a } from '../proxy/b.ts'`,
-    'src/store/redis/a.ts': `await import('../../app.ts')`,
+    'src/vault/store/redis/a.ts': `await import('../../../app.ts')`,
     'src/oauth/a.ts': `import type { A } from '../login/a.ts'`,
     'src/config/a.ts': `export { a } from '../oauth/b.ts'`,
     'src/proxy/a.ts': `import '../../sandbox/main.ts'`,
-    'src/tokens/a.ts': `import 'openid-client'`,
-    'src/tokens/b.ts': `import type { Redis } from 'ioredis'`,
-    'src/store/index.ts': '',
+    'src/vault/a.ts': `import 'openid-client'`,
+    'src/vault/b.ts': `import type { Redis } from 'ioredis'`,
+    'src/vault/index.ts': '',
     'src/utils/text.ts': '',
     'src/errors.ts': `import '../test/helpers/redis.ts'`,
-    'src/session/a.ts': `import './b.ts'`,
-    'src/session/b.ts': `import './a.ts'`,
+    'src/vault/c.ts': `import './d.ts'`,
+    'src/vault/d.ts': `import './c.ts'`,
   }
   t.strictSame(findBadArrows(new Map(Object.entries(tree))), [
     'src/login/a.ts imports src/proxy/b.ts: login must not import proxy.',
-    'src/store/redis/a.ts imports src/app.ts: store must not import app.',
+    'src/vault/store/redis/a.ts imports src/app.ts: vault must not import app.',
     'src/oauth/a.ts imports src/login/a.ts: oauth must not import login.',
     'src/config/a.ts imports src/oauth/b.ts: config must not import oauth.',
     'src/proxy/a.ts imports sandbox/main.ts: proxy must not import sandbox.',
-    'src/tokens/a.ts imports openid-client: only src/oauth/ may import it.',
-    'src/tokens/b.ts imports ioredis: only src/store/redis/connection.ts and src/store/redis/sentinels.ts may import it.',
-    'src/store/index.ts is a barrel: import the file itself.',
+    'src/vault/a.ts imports openid-client: only src/oauth/ may import it.',
+    'src/vault/b.ts imports ioredis: only src/vault/store/redis/connection.ts and src/vault/store/redis/sentinels.ts may import it.',
+    'src/vault/index.ts is a barrel: import the file itself.',
     'src/utils/text.ts is in no known folder: add "utils" to MAY_IMPORT.',
     'src/errors.ts imports ../test/helpers/redis.ts, which is no file of a program.',
-    'Imports form a cycle: src/session/a.ts -> src/session/b.ts -> src/session/a.ts.',
+    'Imports form a cycle: src/vault/c.ts -> src/vault/d.ts -> src/vault/c.ts.',
   ])
 })

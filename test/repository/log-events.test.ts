@@ -4,7 +4,7 @@ import { tableRows } from '../helpers/documentation.ts'
 import { filesBelow, read } from './files.ts'
 
 t.test('docs/logs.md names each event that the server logs with its level, and no other', async (t) => {
-  const files = filesBelow('src', '.ts').map(read)
+  const files = [...filesBelow('src', '.ts'), ...filesBelow('operator', '.ts')].map(read)
   const told = files.flatMap((text) =>
     [...text.matchAll(/\bevent: ([^,}\n]+)/g)].flatMap(([, names]) =>
       [...names!.matchAll(/'([a-z_.]+)'/g)].map(([, name]) => name!),

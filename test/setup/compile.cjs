@@ -21,7 +21,7 @@ async function compiledFolder() {
 }
 
 function listSources() {
-  return ['client', 'demo', 'sandbox', 'src', 'test', 'tools'].flatMap((name) =>
+  return ['client', 'demo', 'operator', 'sandbox', 'src', 'test', 'tools'].flatMap((name) =>
     readdirSync(join(ROOT, name), { recursive: true })
       // A bundle holds the JavaScript too that a test imports.
       .filter((path) => /\.[cm]?[jt]s$/.test(path))

@@ -1,12 +1,12 @@
-import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/command-timeout.ts'
+import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/vault/store/redis/command-timeout.ts'
 import {
   CONNECT_TIMEOUT_MS,
   LOOK_EVERY_MS,
   RECONNECT_MAX_MS,
   SILENT_LOOKS,
-} from '../../src/store/redis/connection.ts'
-import { NO_WRITES, UNREACHED_AFTER_MS } from '../../src/store/redis/health.ts'
-import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
+} from '../../src/vault/store/redis/connection.ts'
+import { NO_WRITES, UNREACHED_AFTER_MS } from '../../src/vault/store/redis/health.ts'
+import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/vault/store/store.ts'
 import type { Deployment } from './deployment.ts'
 import { Random } from './random.ts'
 import type { Replica } from './replica.ts'
@@ -227,7 +227,7 @@ export class Connection {
 /** Receives the failure of a command without a reply so far. */
 type Pending = (error: Error) => void
 
-/** The connections of one process to the masters of the store, with the rules of src/store for health. */
+/** The connections of one process to the masters of the store, with the rules of src/vault/store for health. */
 export class FleetTransport {
   readonly masterCount: number
   readonly clock: VirtualClock
@@ -301,7 +301,7 @@ export class FleetTransport {
       })
     })
 
-  /** As the watch of src/store over connections that owe a reply and receive nothing. */
+  /** As the watch of src/vault/store over connections that owe a reply and receive nothing. */
   #watchSilence(connection: Connection, sentAt: number): void {
     const { epoch } = connection
     this.clock.in(SILENCE_MS - COMMAND_TIMEOUT_MS, this.owner, () => {

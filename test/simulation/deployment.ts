@@ -1,4 +1,4 @@
-import type { RecordKey } from '../../src/store/store.ts'
+import type { RecordKey } from '../../src/vault/store/store.ts'
 import { SimulatedAuthorizationServer } from './authorization-server.ts'
 import { Browser } from './browsers.ts'
 import { type Connection, type LinkFaults, noLinkFaults } from './connections.ts'

@@ -10,13 +10,13 @@ interface Mutation extends Replacement {
 
 const SEEDS = 5_000
 
-const RULES = 'src/tokens/rules.ts'
-const REFRESH = 'src/tokens/refresh.ts'
-const PRESENTATION = 'src/tokens/presentation.ts'
-const OUTBOX = 'src/store/outbox.ts'
-const CACHE = 'src/session/cache.ts'
-const CALLER = 'src/proxy/caller.ts'
-const RECORD = 'src/store/record.ts'
+const RULES = 'src/vault/refresh/rules.ts'
+const REFRESH = 'src/vault/refresh/refresh.ts'
+const PRESENTATION = 'src/vault/refresh/presentation.ts'
+const OUTBOX = 'src/vault/store/outbox.ts'
+const CACHE = 'src/vault/cache.ts'
+const CALLER = 'src/vault/caller.ts'
+const RECORD = 'src/vault/store/record.ts'
 
 /** Rules that live in Lua are changed in the record machine that the simulation runs. */
 export const MUTATIONS: readonly Mutation[] = [
@@ -59,7 +59,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'breaker-by-wall-clock',
     what: 'a step of the wall clock keeps the breaker open',
-    file: 'src/tokens/tokens.ts',
+    file: 'src/vault/refresh/tokens.ts',
     find: 'now: clock.monotonic,\n    random,',
     put: 'now: clock.wall,\n    random,',
   },
@@ -169,7 +169,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'slot-leaks',
     what: 'a refresh that the gate holds back keeps its slot',
-    file: 'src/tokens/gate.ts',
+    file: 'src/vault/refresh/gate.ts',
     find: 'if (ms === 0) return pass()\n      releaseSlot()',
     put: 'if (ms === 0) return pass()',
   },
@@ -177,7 +177,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'ends-not-noticed-here',
     what: 'the replica that ends a session goes on serving it from memory',
-    file: 'src/store/report-writes.ts',
+    file: 'src/vault/store/report-writes.ts',
     find: 'end: reported(store.end),',
     put: '',
   },
@@ -205,7 +205,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'recent-forgotten',
     what: 'nothing is written again after a failover',
-    file: 'src/store/outbox-entries.ts',
+    file: 'src/vault/store/outbox-entries.ts',
     find: 'entry.keptFrom = now',
     put: 'entry.keptFrom = now - 2 * KEPT_MS',
   },
@@ -219,7 +219,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'no-background',
     what: 'nothing is refreshed without a request',
-    file: 'src/tokens/scheduler.ts',
+    file: 'src/vault/refresh/scheduler.ts',
     find: 'for (const { key, lateMs } of entries) work(key, lateMs, storeNow)',
     put: '',
   },

@@ -1,4 +1,4 @@
-import type { RefreshTiming } from '../../src/tokens/rules.ts'
+import type { RefreshTiming } from '../../src/vault/refresh/rules.ts'
 import { drawWithoutFaults, type FaultKind } from './faults.ts'
 import { Random } from './random.ts'
 

@@ -11,7 +11,7 @@
  *
  * What is simulated:
  * - virtual-clock.ts   timers and clocks: one queue of events for all processes; a process can stall or die
- * - simulated-redis.ts one Redis server, whose records and queue are those of src/store
+ * - simulated-redis.ts one Redis server, whose records and queue are those of src/vault/store
  * - simulated-store.ts the store port over such servers; connections.ts the connections of one process to them
  * - authorization-server.ts, resource-server.ts, browsers.ts
  * - deployment.ts      all of them together, and their faults

@@ -1,6 +1,6 @@
-import { claimEntries, type DueEntries, emptyQueue, putEntry } from '../../src/store/memory/queue.ts'
-import { type RecordState, type Step, type StoredRecord, unexpired } from '../../src/store/record.ts'
-import type { DueClaim, RecordKey } from '../../src/store/store.ts'
+import { claimEntries, type DueEntries, emptyQueue, putEntry } from '../../src/vault/store/memory/queue.ts'
+import { type RecordState, type Step, type StoredRecord, unexpired } from '../../src/vault/store/record.ts'
+import type { DueClaim, RecordKey } from '../../src/vault/store/store.ts'
 
 /** What a write replaced, so that a promoted replica can be made that has not received it. */
 interface Undo {
@@ -39,7 +39,7 @@ interface RedisServerOptions {
   data?: Data
 }
 
-/** One Redis server, with the record machine and the queue of src/store in the place of the scripts. */
+/** One Redis server, with the record machine and the queue of src/vault/store in the place of the scripts. */
 export class RedisServer {
   readonly name: string
   readonly data: Data

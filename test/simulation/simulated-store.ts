@@ -1,5 +1,5 @@
-import { recordMembers } from '../../src/store/record.ts'
-import type { RecordKey, SessionStore } from '../../src/store/store.ts'
+import { recordMembers } from '../../src/vault/store/record.ts'
+import type { RecordKey, SessionStore } from '../../src/vault/store/store.ts'
 import type { FleetTransport } from './connections.ts'
 
 /** A command of the store, named as in the port. */

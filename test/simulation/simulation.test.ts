@@ -62,7 +62,7 @@ t.test('every mutation applies to the code as it is', async (t) => {
 })
 
 t.test('a mutation whose text is not in the code is an error', async (t) => {
-  const missing = { file: 'src/tokens/refresh.ts', find: 'no such text', put: '' }
+  const missing = { file: 'src/vault/refresh/refresh.ts', find: 'no such text', put: '' }
   await t.rejects(compileWorker(missing), /must occur once/)
   await t.rejects(compileWorker({ file: 'src/main.ts', find: 'parseConfig }', put: '' }), /no simulated code/)
 })

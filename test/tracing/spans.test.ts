@@ -1,8 +1,8 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
-import type { LiveSession } from '../../src/session/session.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
 import { startTracing } from '../../src/tracing/spans.ts'
+import type { LiveSession } from '../../src/vault/session.ts'
+import { StoreUnavailable } from '../../src/vault/store/store.ts'
 import { configOf } from '../config/environment.ts'
 import { startCollector } from '../flows/collector.ts'
 

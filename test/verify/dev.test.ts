@@ -25,7 +25,7 @@ while (existsSync(join(root, 'hold'))) {
 t.test('npm run dev runs the files as they are, on loopback alone, until it is stopped', async (t) => {
   const copy = t.testdir({ '.env': 'STATIC_CSP=img-src https://one.example\n' })
   const files = ['package.json', 'package-lock.json', 'LICENSE', 'tsconfig.json']
-  for (const name of ['src', 'sandbox', 'demo', 'client', 'scripts', ...files])
+  for (const name of ['src', 'operator', 'sandbox', 'demo', 'client', 'scripts', ...files])
     cpSync(join(ROOT, name), join(copy, name), { recursive: true })
   symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
   appendFileSync(join(copy, 'scripts/build.mjs'), HELD)

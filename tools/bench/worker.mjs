@@ -4,12 +4,12 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { SYSTEM_CLOCK as clock } from '../../src/clock.ts'
 import { parseConfig } from '../../src/config/config.ts'
+import { createSessionCookies } from '../../src/http/cookies.ts'
 import { createKeyring } from '../../src/keyring.ts'
 import { createAuthorizationServer } from '../../src/oauth/client.ts'
 import { Secret } from '../../src/secret.ts'
-import { createSessionCookies } from '../../src/session/cookies.ts'
-import { openTokens, sealTokens } from '../../src/session/sealed-tokens.ts'
-import { createRedisStore } from '../../src/store/redis/store.ts'
+import { openTokens, sealTokens } from '../../src/vault/sealed-tokens.ts'
+import { createRedisStore } from '../../src/vault/store/redis/store.ts'
 
 const AT_ONCE = 64
 /** For `libraries`. */

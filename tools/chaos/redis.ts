@@ -1,4 +1,4 @@
-import { withTimeout } from '../../src/tokens/timeout.ts'
+import { withTimeout } from '../../src/timeout.ts'
 import { startChild, type Teardown, toolPath } from '../../test/helpers/child.ts'
 import { type RedisServer, startRedis } from '../../test/helpers/redis.ts'
 import {
@@ -7,7 +7,7 @@ import {
   startCluster,
   startSentinelGroup,
 } from '../../test/helpers/redis-groups.ts'
-import { type Proxy as Link, startProxy } from '../../test/store/proxy.ts'
+import { type Proxy as Link, startProxy } from '../../test/vault/store/proxy.ts'
 import type { Clock, History, Mode } from './history.ts'
 
 /** A server that takes writes, and a replica that has its data; null where it runs alone. */

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
+import { createSessionCookies } from '../../src/http/cookies.ts'
 import { createKeyring } from '../../src/keyring.ts'
 import { Secret } from '../../src/secret.ts'
-import { createSessionCookies } from '../../src/session/cookies.ts'
 import type { Browser } from '../../test/helpers/browser.ts'
 import { signIn, startBff, startSandbox } from '../../test/helpers/system.ts'
 import { PATIENCE_MS } from '../../test/helpers/wait.ts'

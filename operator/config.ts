@@ -1,0 +1,47 @@
+import { type Config, readVariables, toEgress, toOauth, toStore } from '../src/config/config.ts'
+import type { Environment } from '../src/config/secrets.ts'
+import { EGRESS_NAMES, OAUTH_NAMES, STORE_NAMES } from '../src/config/variables.ts'
+
+/** What an operator's command needs besides the session store. */
+interface OperatorNeeds {
+  /** It opens sealed tokens. */
+  readonly secrets: boolean
+  /** It revokes tokens, where there is an endpoint. */
+  readonly revocation: boolean
+}
+
+export interface OperatorConfig {
+  readonly store: Extract<Config['store'], { kind: 'redis' }>
+  readonly idleSeconds: number
+  /** Empty where the command does not need them. */
+  readonly sessionSecrets: Config['sessionSecrets']
+  /** null where nothing is revoked. */
+  readonly platform: Pick<Config, 'oauth' | 'egress'> | null
+}
+
+type ParsedOperatorConfig =
+  | { readonly ok: true; readonly config: OperatorConfig }
+  | { readonly ok: false; readonly faults: readonly string[] }
+
+/** The part of the server's configuration that a command needs, or every fault in that part. */
+export function parseOperatorConfig(env: Environment, needs: OperatorNeeds): ParsedOperatorConfig {
+  const revokes = needs.revocation && Boolean(env.OAUTH_REVOCATION_URL)
+  const base = readVariables(env, [...STORE_NAMES, 'SESSION_IDLE_SECONDS'])
+  const secrets = needs.secrets ? readVariables(env, ['SESSION_SECRET']) : null
+  const oauth = revokes ? readVariables(env, [...OAUTH_NAMES, ...EGRESS_NAMES, 'ALLOW_INSECURE_HTTP']) : null
+  const faults = [base, secrets, oauth].flatMap((read) => (read === null || read.ok ? [] : read.faults))
+  const store = base.ok ? toStore(base.values) : null
+  if (store?.kind === 'memory')
+    faults.push('SESSION_STORE must be redis: sessions in memory are out of reach for a command')
+  if (!base.ok || store?.kind !== 'redis' || secrets?.ok === false || oauth?.ok === false)
+    return { ok: false, faults }
+  return {
+    ok: true,
+    config: {
+      store,
+      idleSeconds: base.values.SESSION_IDLE_SECONDS,
+      sessionSecrets: secrets?.values.SESSION_SECRET ?? [],
+      platform: oauth === null ? null : { oauth: toOauth(oauth.values), egress: toEgress(oauth.values) },
+    },
+  }
+}

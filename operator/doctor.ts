@@ -1,0 +1,48 @@
+import { VERSION } from '../src/version.ts'
+import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from './examine.ts'
+
+const SOUND = 0
+const BROKEN = 1
+const WRONG = 2
+const INTERRUPTED = 130
+
+// The Redis client warns in plain text about a missing right, which the report names as well.
+console.warn = () => {}
+
+async function main(): Promise<number> {
+  const command = parseDoctorArguments(process.argv.slice(2))
+  switch (command.kind) {
+    case 'help':
+      process.stdout.write(DOCTOR_HELP)
+      return SOUND
+    case 'version':
+      process.stdout.write(`${VERSION}\n`)
+      return SOUND
+    case 'wrong':
+      process.stderr.write(`${command.message}\nFor the options: node dist/doctor.js --help\n`)
+      return WRONG
+    case 'check': {
+      const { verdicts, isFaulty } = await examine(process.env)
+      for (const verdict of verdicts)
+        process.stdout.write(`${command.json ? JSON.stringify(verdict) : toLine(verdict)}\n`)
+      if (isFaulty) return WRONG
+      return verdicts.some(({ verdict }) => verdict === 'fault') ? BROKEN : SOUND
+    }
+    case 'live': {
+      const { runLive } = await import('./measure/live.ts')
+      const stop = new AbortController()
+      for (const signal of ['SIGINT', 'SIGTERM'] as const)
+        process.on(signal, () => (stop.signal.aborted ? process.exit(INTERRUPTED) : stop.abort()))
+      const code = await runLive(process.env, command, {
+        input: process.stdin,
+        out: (line) => void process.stdout.write(`${line}\n`),
+        error: (line) => void process.stderr.write(`${line}\n`),
+        stop: stop.signal,
+      })
+      process.stdin.destroy()
+      return code
+    }
+  }
+}
+
+process.exitCode = await main()

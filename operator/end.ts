@@ -1,0 +1,156 @@
+import { createKeyring } from '../src/keyring.ts'
+import { createLog } from '../src/log.ts'
+import { type AuthorizationServer, createAuthorizationServer } from '../src/oauth/client.ts'
+import { createEndSession, logEnded } from '../src/vault/lifecycle.ts'
+import { createRevoker } from '../src/vault/refresh/revoker.ts'
+import type { RecordKey, SessionStore } from '../src/vault/store/store.ts'
+import type { CommandOptions } from './cli.ts'
+import { batches, distinct } from './scan.ts'
+import { reportUser, sessionsOf } from './user.ts'
+
+const REVOCATIONS_AT_ONCE = 8
+/** How long the command waits for the last revocations. */
+const LAST_REVOCATIONS_MS = 5_000
+
+/** Ends the session whose id begins with `id`. False where there is none or more than one. */
+export async function endOne(options: CommandOptions, id: string): Promise<boolean> {
+  const { store, terminal } = options
+  const found = await findKey(store, id)
+  switch (found.kind) {
+    case 'none':
+      terminal.warn(`There is no session whose id begins with ${id}.`)
+      return false
+    case 'several':
+      terminal.warn(`The ids of ${found.count} sessions begin with ${id}: add more digits.`)
+      return false
+    case 'one': {
+      const ending = createEnding(options)
+      const ended = await ending.end(found.key).finally(ending.finish)
+      if (ended) await terminal.print(`ended ${found.key}`)
+      else terminal.warn(`There is no session with the id ${found.key}.`)
+      return ended
+    }
+  }
+}
+
+/** Ends every session that existed when the command started. */
+export async function endAll(options: CommandOptions): Promise<boolean> {
+  const { store, terminal } = options
+  const ending = createEnding(options)
+  let ended = 0
+  try {
+    for await (const keys of batches(store)) {
+      for (const done of await Promise.all(keys.map(ending.end))) if (done) ended += 1
+      terminal.progress(ended, 'sessions ended')
+    }
+  } finally {
+    await terminal.print(`ended ${ended}`)
+    await ending.finish()
+  }
+  return true
+}
+
+/** Ends every session of one user. False where there is none, or where a session could not be opened. */
+export async function endUser(options: CommandOptions, user: string): Promise<boolean> {
+  const { terminal } = options
+  const ending = createEnding(options)
+  const seen = { sessions: 0, unreadable: 0 }
+  let ended = 0
+  try {
+    for await (const { key } of sessionsOf(user, options, seen)) if (await ending.end(key)) ended += 1
+  } finally {
+    await terminal.print(`ended ${ended}`)
+    await ending.finish()
+  }
+  return reportUser(terminal, user, seen)
+}
+
+type FoundKey = { kind: 'one'; key: RecordKey } | { kind: 'none' } | { kind: 'several'; count: number }
+
+const WHOLE_ID = 64
+
+/** The session whose id begins with `beginning`. A whole id is not looked up. */
+async function findKey(store: Pick<SessionStore, 'keys'>, beginning: string): Promise<FoundKey> {
+  if (beginning.length === WHOLE_ID) return { kind: 'one', key: beginning }
+  let first: RecordKey | null = null
+  let count = 0
+  for await (const batch of distinct(store)) {
+    for (const key of batch) {
+      if (!key.startsWith(beginning)) continue
+      first ??= key
+      count += 1
+    }
+  }
+  if (first === null) return { kind: 'none' }
+  return count === 1 ? { kind: 'one', key: first } : { kind: 'several', count }
+}
+
+/** Ends sessions as a logout does. `finish` waits for the revocations and reports those that failed. */
+function createEnding({ store, config, terminal, clock }: CommandOptions) {
+  const { platform, sessionSecrets } = config
+  const authorizationServer =
+    platform && createAuthorizationServer({ ...platform, concurrency: REVOCATIONS_AT_ONCE, clock })
+  const counted = countRevocation(authorizationServer ?? { revoke: async () => null })
+  const log = createLog('silent')
+  const audit = createLog('info', { write: (line: string) => terminal.warn(line.trimEnd()) })
+  const revoker = createRevoker({ authorizationServer: counted.authorizationServer, log })
+  const endSession = createEndSession({
+    store,
+    keyring: createKeyring(sessionSecrets),
+    revoke: revoker.revoke,
+    log,
+    onEnded: (ended) => logEnded(audit, ended),
+    onUnreadable() {
+      if (authorizationServer !== null) counted.unreadable()
+    },
+  })
+  return {
+    async end(key: RecordKey): Promise<boolean> {
+      await revoker.freeSlot()
+      return await endSession(key, 'operator')
+    },
+    async finish(): Promise<void> {
+      await revoker.freeSlot()
+      await revoker.stop(LAST_REVOCATIONS_MS)
+      await authorizationServer?.close()
+      const unrevoked = counted.unrevoked()
+      if (unrevoked > 0)
+        terminal.warn(`${unrevoked} tokens could not be revoked. They are valid until they expire.`)
+    },
+  }
+}
+
+interface CountedRevocation {
+  authorizationServer: Pick<AuthorizationServer, 'revoke'>
+  /** Counts a session whose tokens cannot be read. */
+  unreadable(): void
+  /** Tokens that were to be revoked and are not known to be. */
+  unrevoked(): number
+}
+
+/** After this many failures in a row the endpoint is not asked again: there may be a million sessions. */
+const MAX_FAILURES = 20
+
+/** Counts the tokens that are not revoked, and stops asking an endpoint that keeps failing. */
+export function countRevocation(authorizationServer: Pick<AuthorizationServer, 'revoke'>): CountedRevocation {
+  let unrevoked = 0
+  let failures = 0
+
+  return {
+    unreadable() {
+      unrevoked += 1
+    },
+    unrevoked: () => unrevoked,
+    authorizationServer: {
+      async revoke(token, hint) {
+        // Counted until the response arrives: this process may end before that.
+        unrevoked += 1
+        if (failures >= MAX_FAILURES) return null
+        const failure = await authorizationServer.revoke(token, hint)
+        if (failure === null) unrevoked -= 1
+        failures = failure === null ? 0 : failures + 1
+        return failure
+      },
+    },
+  }
+}

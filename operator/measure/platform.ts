@@ -1,0 +1,55 @@
+import { randomUUID } from 'node:crypto'
+import type { Config } from '../../src/config/config.ts'
+import { bodyNamesInvalidToken, challengeNamesInvalidToken } from '../../src/proxy/invalid-token.ts'
+import { createOwnCalls } from '../../src/proxy/own-calls.ts'
+import type { Secret } from '../../src/secret.ts'
+
+type OwnCalls = ReturnType<typeof createOwnCalls>
+
+/** A response of the resource server, its body cut at a megabyte. */
+export interface Answer {
+  readonly status: number
+  readonly type: string
+  readonly etag: string | null
+  readonly challenge: string | null
+  readonly body: string
+  /** Whether this server takes it for the response to an invalid token. */
+  readonly isInvalidToken: boolean
+}
+
+/** The resource server as the proxy of this server calls it. */
+export interface Platform {
+  /** A failure to reach it is its reason. */
+  call(token: Secret, call: Omit<Parameters<OwnCalls['call']>[1], 'requestId'>): Promise<Answer | string>
+  close(): Promise<void>
+}
+
+export function createPlatform(config: Config): Platform {
+  const { tokenShapes, timeoutMs } = config.upstream
+  const calls = createOwnCalls(config, { connections: 1, connectMs: 5_000, timeoutMs, maxBytes: 1_048_576 })
+
+  return {
+    async call(token, call) {
+      try {
+        const { status, field, bytes } = await calls.call(token, { ...call, requestId: randomUUID() })
+        const challenge = field('www-authenticate')
+        const shapes = tokenShapes.filter((shape) => shape.status === status)
+        const isNamed =
+          challengeNamesInvalidToken(challenge ?? undefined) ||
+          (await bodyNamesInvalidToken([bytes], field('content-encoding') ?? undefined, shapes))
+        return {
+          status,
+          type: field('content-type') ?? '',
+          etag: field('etag'),
+          challenge,
+          body: String(bytes),
+          isInvalidToken: status === 401 || ((status === 400 || status === 403) && isNamed),
+        }
+      } catch (error) {
+        const { code, name, message } = error as NodeJS.ErrnoException
+        return code ?? (name === 'Error' ? message : name)
+      }
+    },
+    close: calls.close,
+  }
+}

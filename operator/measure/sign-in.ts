@@ -1,0 +1,208 @@
+import { randomBytes } from 'node:crypto'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { SYSTEM_CLOCK } from '../../src/clock.ts'
+import type { Config } from '../../src/config/config.ts'
+import { jsonObject } from '../../src/json.ts'
+import { createAuthorizationServer } from '../../src/oauth/client.ts'
+import type { GrantedTokens } from '../../src/oauth/token-response.ts'
+import { PATHS } from '../../src/paths.ts'
+import { listenAddress } from '../../src/process/listen.ts'
+import type { Operator } from './operator.ts'
+import type { Report } from './report.ts'
+
+/** A completed sign-in. */
+export interface SignedIn {
+  readonly tokens: GrantedTokens
+  /** The token response as it came, or null where it is no JSON object. */
+  readonly response: Readonly<Record<string, unknown>> | null
+  /** What came back of the `state` that was sent. */
+  readonly state: 'echoed' | 'absent' | 'other'
+}
+
+/** The sign-in of the server, at `PUBLIC_URL` or, where that does not lead here, with a callback that the operator pastes. */
+export interface SignIns {
+  /** null: no tokens came, and the report says why. Rejects with `Stopped`. */
+  signIn(): Promise<SignedIn | null>
+  readonly authorizationServer: ReturnType<typeof createAuthorizationServer>
+  close(): Promise<void>
+}
+
+/** A sign-in that a browser has begun or may begin. */
+interface Started {
+  /** Part of the printed address. */
+  readonly secret: string
+  readonly nonce: string
+  readonly redirectUri: string
+  readonly verifier: string | null
+}
+
+const LIVE = '/auth/live'
+const COOKIE = 'live'
+const SELF_TIMEOUT_MS = 5_000
+
+/** Listens at `HOST` and `PORT`. Rejects with the error of the listener, for example EADDRINUSE. */
+export async function createSignIns(config: Config, report: Report, operator: Operator): Promise<SignIns> {
+  const { publicUrl, oauth, egress } = config
+  let lastResponse = ''
+  const authorizationServer = createAuthorizationServer({
+    oauth,
+    egress,
+    concurrency: 1,
+    clock: SYSTEM_CLOCK,
+    onBody: (body) => {
+      lastResponse = body
+    },
+  })
+  const self = newSecret()
+  let started: Started | null = null
+  let cameBack = (_query: URLSearchParams): void => {}
+
+  function begin(): Started {
+    const begun = newSignIn(config)
+    for (const text of [begun.nonce, begun.secret, begun.verifier]) if (text !== null) report.hide(text)
+    started = begun
+    return begun
+  }
+
+  const addressOf = ({ nonce, redirectUri, verifier }: Started): Promise<string> =>
+    authorizationServer.authorizeUrl({ responseType: 'code', redirectUri, state: nonce, verifier })
+
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { pathname, searchParams } = new URL(request.url ?? '/', publicUrl)
+    if (request.method !== 'GET') return refuse(response)
+    if (pathname === `${LIVE}/${self}`) return send(response, 200, self)
+    if (started === null) return refuse(response)
+    if (pathname === `${LIVE}/${started.secret}`) {
+      const secure = publicUrl.startsWith('https:') ? '; Secure' : ''
+      response.setHeader(
+        'set-cookie',
+        `${COOKIE}=${started.nonce}; Path=/auth; HttpOnly; SameSite=Lax${secure}`,
+      )
+      response.setHeader('location', await addressOf(started))
+      return send(response, 303, '')
+    }
+    const isCallback = `${new URL(publicUrl).origin}${pathname}` === started.redirectUri
+    const cookies = (request.headers.cookie ?? '').split(/; */)
+    if (!isCallback || !cookies.includes(`${COOKIE}=${started.nonce}`)) return refuse(response)
+    cameBack(searchParams)
+    return send(response, 200, 'The doctor has the sign-in. Go back to the terminal.')
+  }
+
+  const server = createServer((request, response) => {
+    handle(request, response).catch(() => refuse(response))
+  })
+  await listen(server, config.listen)
+  const leadsHere = await asksItself(`${publicUrl}${LIVE}/${self}`, self)
+
+  async function fromBrowser(): Promise<URLSearchParams> {
+    const { secret } = begin()
+    const address = `${publicUrl}${LIVE}/${secret}`
+    const back = new Promise<URLSearchParams>((resolve) => {
+      cameBack = resolve
+    })
+    report.show('sign-in', address, 'Open this address in a browser and sign in')
+    return await operator.unlessStopped(back)
+  }
+
+  async function fromOperator(): Promise<URLSearchParams> {
+    const { redirectUri } = begin()
+    report.show('sign-in', await addressOf(started!), 'Open this address in a browser and sign in')
+    report.say(
+      'Then paste the address that the browser shows, also if the page is an error. It begins with the callback. Press Enter:',
+    )
+    for (;;) {
+      const line = await operator.answer()
+      if (line === '') return new URLSearchParams()
+      const at = line.indexOf('?')
+      if (at > 0 && line.slice(0, at) === redirectUri) return new URLSearchParams(line.slice(at))
+      report.say(
+        `That address does not begin with ${redirectUri.split('/callback')[0]}/callback. Paste it again:`,
+      )
+    }
+  }
+
+  return {
+    authorizationServer,
+    async signIn() {
+      if (!leadsHere)
+        report.say(
+          `${publicUrl} does not lead to this process, so the address that your browser ends at must be pasted here.`,
+        )
+      const query = await (leadsHere ? fromBrowser() : fromOperator())
+      const { nonce, redirectUri, verifier } = started!
+      // Whoever has the address can begin nothing more with it.
+      started = null
+      const [code, ...more] = query.getAll('code')
+      const error = query.get('error')
+      if (code === undefined || more.length > 0 || error !== null) {
+        const why = error === null ? 'there is no code' : `the error ${report.quote(error)}`
+        report.add('sign-in', { verdict: 'fault', message: `the browser came back without a code: ${why}` })
+        return null
+      }
+      report.hide(code)
+      const outcome = await authorizationServer.redeemCode({ redirectUri, code, verifier })
+      const response = jsonObject(lastResponse)
+      for (const name of ['access_token', 'refresh_token', 'id_token'])
+        if (typeof response?.[name] === 'string') report.hide(response[name])
+      if (outcome.kind !== 'granted') {
+        const message = `the token endpoint gave no tokens for the code: ${outcome.reason}`
+        report.add('sign-in', { verdict: 'fault', message })
+        return null
+      }
+      const state = query.get('state')
+      const echo = state === null ? 'absent' : state === nonce ? 'echoed' : 'other'
+      return { tokens: outcome.tokens, response, state: echo }
+    },
+    async close() {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+      await authorizationServer.close()
+    },
+  }
+}
+
+function newSignIn({ publicUrl, oauth }: Config): Started {
+  const nonce = newSecret()
+  const callback = `${publicUrl}${PATHS.callback}`
+  const redirectUri = oauth.redirect === 'fixed' ? callback : `${callback}/${nonce}`
+  const verifier = oauth.pkce ? randomBytes(32).toString('base64url') : null
+  return { secret: newSecret(), nonce, redirectUri, verifier }
+}
+
+function newSecret(): string {
+  return randomBytes(24).toString('base64url')
+}
+
+async function listen(server: Server, { host, port }: Config['listen']): Promise<void> {
+  const address = await listenAddress(host)
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, address, resolve)
+  })
+}
+
+/** Whether a request to this address comes to this process. */
+async function asksItself(address: string, expected: string): Promise<boolean> {
+  try {
+    const response = await fetch(address, { signal: AbortSignal.timeout(SELF_TIMEOUT_MS), redirect: 'error' })
+    return (await response.text()) === expected
+  } catch {
+    return false
+  }
+}
+
+function refuse(response: ServerResponse): void {
+  response.setHeader('retry-after', '60')
+  send(response, 503, 'The doctor measures the platform here. The server does not run.')
+}
+
+function send(response: ServerResponse, status: number, text: string): void {
+  if (response.headersSent) return
+  response.writeHead(status, {
+    'content-type': 'text/plain; charset=utf-8',
+    'cache-control': 'no-store',
+    'referrer-policy': 'no-referrer',
+    connection: 'close',
+  })
+  response.end(text)
+}

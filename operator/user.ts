@@ -1,0 +1,41 @@
+import { createKeyring } from '../src/keyring.ts'
+import { openTokens } from '../src/vault/sealed-tokens.ts'
+import type { RecordKey, SessionRecord } from '../src/vault/store/store.ts'
+import type { CommandOptions, Terminal } from './cli.ts'
+import { distinct } from './scan.ts'
+
+/** What a scan for one user has seen. */
+interface Seen {
+  sessions: number
+  /** Sealed under a secret that is not in `SESSION_SECRET`: whose they are is not known. */
+  unreadable: number
+}
+
+/** The sessions of one user, by the whole id that the platform gave at the sign-in. Counts them into `seen`. */
+export async function* sessionsOf(
+  user: string,
+  { store, config }: Pick<CommandOptions, 'store' | 'config'>,
+  seen: Seen,
+): AsyncGenerator<{ key: RecordKey; record: SessionRecord }, void> {
+  const keyring = createKeyring(config.sessionSecrets)
+  for await (const keys of distinct(store)) {
+    for (const [at, record] of (await Promise.all(keys.map(store.read))).entries()) {
+      if (record === null) continue
+      const key = keys[at]!
+      const opened = openTokens(keyring, key, record.tokens)
+      if (opened === null) seen.unreadable += 1
+      else if (opened.tokens.user?.id === user) {
+        seen.sessions += 1
+        yield { key, record }
+      }
+    }
+  }
+}
+
+/** Says what was not found or not readable. Returns whether the user was found and every session could be read. */
+export function reportUser(terminal: Terminal, user: string, { sessions, unreadable }: Seen): boolean {
+  if (sessions === 0) terminal.warn(`There is no session of the user ${user}.`)
+  if (unreadable > 0)
+    terminal.warn(`${unreadable} sessions cannot be opened with SESSION_SECRET: they may be this user's.`)
+  return sessions > 0 && unreadable === 0
+}

@@ -1,0 +1,301 @@
+import type { Clock } from '../clock.ts'
+import { type Problem, problem, unavailable } from '../errors.ts'
+import type { SessionCookies } from '../http/cookies.ts'
+import type { RequestInLog } from '../log.ts'
+import type { SessionCache } from './cache.ts'
+import type { Sessions } from './lifecycle.ts'
+import type { Access } from './refresh/renewals.ts'
+import { neededAt, type RefreshTiming, type Wait } from './refresh/rules.ts'
+import type { Tokens } from './refresh/tokens.ts'
+import {
+  type Found,
+  type LiveSession,
+  loginRequired,
+  NO_COOKIE,
+  notLiveProblem,
+  touchIntervalMs,
+} from './session.ts'
+import { type RecordKey, type SessionState, StoreUnavailable } from './store/store.ts'
+
+/** The session whose token a request uses. */
+export interface Caller {
+  readonly key: RecordKey
+  /** Generation of its tokens. */
+  readonly gen: number
+  /** A ready `Bearer …` value. */
+  readonly authorization: string
+  /** When the access token is due for a refresh, epoch milliseconds. */
+  readonly neededAt: number
+  /** Of the access token, monotonic milliseconds. */
+  readonly expiresAt: number
+  /** `SESSION_CACHE_MS` after the read that has shown last that the session goes on was sent, monotonic milliseconds. */
+  provenUntil: number
+  /** When the session passes a limit by the clock of this process, monotonic milliseconds. */
+  limitAt: number
+  /** Until `provenUntil`, or a limit or refresh before it. After it the store is asked again. */
+  usableUntil: number
+  /** The last recorded activity, monotonic milliseconds: up to `touchIntervalMs` behind the browser's last request. */
+  activeAt: number
+}
+
+/** What a call does with its caller: looks whether it may still leave, and gets a newer token after a refusal. */
+export interface CallerSource<C> {
+  /**
+   * The caller with a newer token than the refused one, by a forced refresh unless another caller made one. Rejects
+   * with the problem to send if there is none.
+   * `namesInvalidToken`: the refusal gave that error code, which ends a session without a refresh token.
+   * `request`: for the log.
+   */
+  forceRefresh(refused: C, namesInvalidToken: boolean, request: RequestInLog): Promise<C>
+  /** Whether the caller's token has expired by the clock of this process. */
+  hasExpired(caller: C): boolean
+  /** Whether a call that has waited may leave without another look at the store. */
+  isProven(caller: C): boolean
+  /** Asks the store: whether the session goes on with the token of this caller. */
+  prove(caller: C): Promise<boolean>
+  /** The caller that its session has now. Rejects with the problem to send. */
+  current(caller: C, request: RequestInLog): Promise<C>
+}
+
+export interface Callers extends CallerSource<Caller> {
+  /** The caller for a `Cookie` header if this process knows it well enough: waits for no store, checks no signature. */
+  cached(header: string | undefined): Caller | null
+  /**
+   * The caller for a `Cookie` header, with a usable token. Rejects with the problem to send. `onSession`
+   * runs once a session is there, or the store cannot say, so that what it throws comes after 401 and before 503. `request`: for the log.
+   */
+  find(header: string | undefined, onSession: () => void, request: RequestInLog): Promise<Caller>
+}
+
+export interface CallersOptions {
+  cookies: SessionCookies
+  cache: SessionCache<Caller>
+  /** How long a read proves a session (`SESSION_CACHE_MS`), milliseconds. */
+  trustMs: number
+  sessions: Pick<Sessions, 'find' | 'readState' | 'touch' | 'end'>
+  tokens: Pick<Tokens, 'obtainAccessToken'>
+  timing: RefreshTiming
+  idleMs: number
+  clock: Clock
+  /** Called for each lookup of a session; `revalidated`: a small read has proven what was known. */
+  observe: (result: 'hit' | 'revalidated' | 'miss') => void
+}
+
+/** The problem to send where a caller has to wait for new tokens. */
+export function waitProblem({ why, ms }: Wait): Problem {
+  switch (why) {
+    case 'paused':
+      return unavailable('store_unavailable', ms / 1_000, {
+        cause: new Error('Redis changed its master and may lack newer tokens'),
+      })
+    case 'busy':
+    case 'unanswered':
+      // The response may come at any moment.
+      return unavailable('authorization_server_unavailable', 1)
+    case 'unavailable':
+      return unavailable('authorization_server_unavailable', ms / 1_000)
+    case 'forced_before':
+      return problem('upstream_refused')
+  }
+}
+
+export function createCallers(options: CallersOptions): Callers {
+  const { cookies, cache, sessions, tokens, clock, observe } = options
+  const touchEveryMs = touchIntervalMs(options.idleMs)
+  const { provenCaller, readSession, prove } = createProofs(options)
+
+  function cached(header: string | undefined): Caller | null {
+    const cookie = cookies.read(header)
+    if (cookie === null) return null
+    const caller = cache.get(cookie)
+    const at = clock.monotonic()
+    if (caller === null || at >= caller.usableUntil) return null
+    observe('hit')
+    noteActivity(caller, at)
+    return caller
+  }
+
+  async function find(
+    header: string | undefined,
+    onSession: () => void,
+    request: RequestInLog,
+  ): Promise<Caller> {
+    const cookie = cookies.read(header)
+    if (cookie === null) throw problem('login_required', NO_COOKIE)
+    let key = cache.keyOf(cookie)
+    if (key === null) {
+      key = cookies.verify(cookie)?.recordKey ?? null
+      if (key === null) throw problem('login_required', 'The session cookie is not one of ours.')
+      cache.noteCookie(cookie, key)
+    }
+    return await callerOf(key, onSession, request)
+  }
+
+  /** The caller of a session by what the store shows now: a small read if its tokens are known, else a full one. */
+  async function callerOf(key: RecordKey, onSession: () => void, request: RequestInLog): Promise<Caller> {
+    let looked: Found | Caller
+    try {
+      looked = (await provenCaller(key)) ?? (await readSession(key, request))
+    } catch (error) {
+      if (error instanceof StoreUnavailable) onSession()
+      throw error
+    }
+    if ('kind' in looked && looked.kind !== 'live') throw notLiveProblem(looked)
+    onSession()
+    // The wait for a token may have been long, and a refresh of this process has changed the record.
+    const caller =
+      'kind' in looked
+        ? await current(requireCaller(await tokens.obtainAccessToken(looked.session), options), request)
+        : looked
+    noteActivity(caller, clock.monotonic())
+    return caller
+  }
+
+  async function current(caller: Caller, request: RequestInLog): Promise<Caller> {
+    return (await prove(caller)) ? caller : await callerOf(caller.key, () => {}, request)
+  }
+
+  function noteActivity(caller: Caller, at: number): void {
+    if (at - caller.activeAt < touchEveryMs) return
+    caller.activeAt = at
+    // One that the store does not take is lost: the next follows after the same interval.
+    sessions.touch(caller.key).catch(() => {})
+  }
+
+  async function forceRefresh(
+    refused: Caller,
+    namesInvalidToken: boolean,
+    request: RequestInLog,
+  ): Promise<Caller> {
+    cache.drop(refused.key)
+    const found = await sessions.find(refused.key, request)
+    switch (found.kind) {
+      case 'live': {
+        const { session } = found
+        const access = await tokens.obtainAccessToken(session, refused.gen)
+        if (access.kind === 'not_refreshable' && namesInvalidToken)
+          throw await endInvalidToken(refused, request)
+        const caller = await current(requireCaller(access, options), request)
+        noteActivity(caller, clock.monotonic())
+        return caller
+      }
+      default:
+        throw notLiveProblem(found)
+    }
+  }
+
+  /** Ends a session whose only token was called invalid. Returns the problem to send. */
+  async function endInvalidToken(refused: Caller, request: RequestInLog): Promise<Problem> {
+    const { key, gen } = refused
+    if (await sessions.end(key, 'refused', { gen, request })) return loginRequired('refused')
+    // One of several callers with this token ends the session, and all get the same problem.
+    const found = await sessions.find(key, request)
+    return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
+  }
+
+  return {
+    cached,
+    find,
+    forceRefresh,
+    hasExpired: (caller) => clock.monotonic() >= caller.expiresAt,
+    isProven: (caller) => clock.monotonic() < caller.provenUntil,
+    prove,
+    current,
+  }
+}
+
+/** Reads the store for callers. What a read shows says until when the caller in the cache may be used. */
+function createProofs(options: CallersOptions) {
+  const { cache, trustMs, sessions, timing, idleMs, clock, observe } = options
+  const touchEveryMs = touchIntervalMs(idleMs)
+
+  /** The known caller of a session, if a small read shows that it is still right and its token needs no refresh. */
+  async function provenCaller(key: RecordKey): Promise<Caller | null> {
+    const known = cache.known(key)
+    if (known === null || clock.wall() >= known.neededAt || !(await prove(known))) return null
+    // Whether it ends is decided where the clock of the store is asked as well.
+    if (clock.monotonic() >= known.limitAt) return null
+    observe('revalidated')
+    return known
+  }
+
+  /** A full read: a session whose token needs a refresh, or has ended, or its new caller. */
+  async function readSession(key: RecordKey, request: RequestInLog): Promise<Found | Caller> {
+    observe('miss')
+    return await cache.read(key, {
+      kind: 'session',
+      send: () => sessions.find(key, request),
+      take(found, sentAt) {
+        if (found.kind !== 'live') {
+          cache.put(key, null)
+          return found
+        }
+        const { session } = found
+        if (clock.wall() >= neededAt(session.tokens, timing)) return found
+        // Another waiter of the same read may have made it.
+        const known = cache.known(key)
+        const caller = known?.gen === session.record.gen ? known : toCaller(session, options)
+        trust(caller, session.record, sentAt)
+        return caller
+      },
+    })
+  }
+
+  function prove(caller: Caller): Promise<boolean> {
+    const { key } = caller
+    return cache.read(key, {
+      kind: 'state',
+      send: () => sessions.readState(key),
+      take(state, sentAt) {
+        const goesOn = state !== null && state.gen === caller.gen
+        if (goesOn) trust(caller, state, sentAt)
+        else if (cache.known(key) === caller) cache.put(key, null)
+        return goesOn
+      },
+    })
+  }
+
+  /** The store showed `state` to a read that was sent at `sentAt`. */
+  function trust(caller: Caller, state: SessionState, sentAt: number): void {
+    const at = clock.monotonic()
+    const fromWall = at - clock.wall()
+    const activeAt = state.seenAt + fromWall
+    caller.provenUntil = sentAt + trustMs
+    caller.limitAt = state.idleEndsAt + fromWall
+    caller.usableUntil = Math.min(caller.provenUntil, caller.neededAt + fromWall, caller.limitAt)
+    // Where the clock of this process is far behind the one that wrote the record, activity is recorded now.
+    caller.activeAt = Math.max(caller.activeAt, activeAt > at + touchEveryMs ? at - touchEveryMs : activeAt)
+    cache.put(caller.key, caller)
+  }
+
+  return { provenCaller, readSession, prove }
+}
+
+/** The caller with the token of `access`, not proven yet. Without one it throws the problem to send. */
+function requireCaller(access: Access, options: CallersOptions): Caller {
+  switch (access.kind) {
+    case 'token':
+      return toCaller(access.session, options)
+    case 'ended':
+      throw loginRequired(access.reason)
+    case 'not_refreshable':
+      throw problem('upstream_refused')
+    case 'wait':
+      throw waitProblem(access)
+  }
+}
+
+/** Not proven yet. By the monotonic clock: a step of the wall clock must not prolong the life of a token. */
+function toCaller({ key, tokens: held, record }: LiveSession, { timing, clock }: CallersOptions): Caller {
+  return {
+    key,
+    gen: record.gen,
+    authorization: `Bearer ${held.accessToken.reveal()}`,
+    neededAt: neededAt(held, timing),
+    expiresAt: held.expiresAt + clock.monotonic() - clock.wall(),
+    provenUntil: Number.NEGATIVE_INFINITY,
+    limitAt: Number.NEGATIVE_INFINITY,
+    usableUntil: Number.NEGATIVE_INFINITY,
+    activeAt: Number.NEGATIVE_INFINITY,
+  }
+}

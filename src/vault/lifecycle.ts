@@ -1,0 +1,325 @@
+import type { Clock } from '../clock.ts'
+import type { SessionFlow } from '../config/variables.ts'
+import type { Keyring } from '../keyring.ts'
+import type { Logger, RequestInLog } from '../log.ts'
+import { openTokens, sealTokens, type TokenSet } from './sealed-tokens.ts'
+import { END_REASONS, type EndReason, type Found, type LiveSession, passedLimit } from './session.ts'
+import type { OutboxStore } from './store/outbox.ts'
+import {
+  type EndResult,
+  inLog,
+  type RecordKey,
+  type SessionRecord,
+  type SessionState,
+  type SessionStore,
+  StoreUnavailable,
+} from './store/store.ts'
+
+/**
+ * The life of sessions in a server process: creates, finds, touches and ends them. fastify-session.ts confirms a new
+ * one. The operator's commands end sessions with `createEndSession`. A store that fails is a rejection with
+ * `StoreUnavailable`.
+ */
+export interface Sessions {
+  /** Creates a provisional session, which lives for 15 s unless it is confirmed. */
+  create(key: RecordKey, granted: TokenSet, flow: SessionFlow): Promise<NewSession>
+  /** Ends a session whose creation or confirmation failed, as soon as the store takes that. Its tokens are not revoked here. */
+  abandon(key: RecordKey): void
+  /**
+   * Looks a session up, and ends it where it has passed a limit. The scheduler calls it too, so the sessions of absent
+   * browsers end in time. `request`: the one that asks, for the log.
+   */
+  find(key: RecordKey, request?: RequestInLog): Promise<Found>
+  /** What a small read shows of a session; null where there is none. Checks no limit. */
+  readState(key: RecordKey): Promise<SessionState | null>
+  /** Records that the browser of this session is active now; false where there is none. Checks no limit: call `find` first. */
+  touch(key: RecordKey): Promise<boolean>
+  end: EndSession
+  /**
+   * Stores the tokens that a refresh has brought, and puts the session into the due queue again. They are revoked if the
+   * session has ended.
+   */
+  replaceTokens(session: LiveSession, granted: TokenSet): Promise<Replaced>
+  /**
+   * Ends a session whose refresh token was refused to the holder `attempt` of the lease. `precondition_failed`: its
+   * tokens were replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While
+   * the store fails this rejects, and the end is tried again in the background until the absolute limit.
+   */
+  endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<EndResult['kind']>
+}
+
+/** The facts of a session that has just begun; instants in epoch milliseconds. */
+export interface NewSession {
+  key: RecordKey
+  record: Pick<SessionRecord, 'flow' | 'createdAt' | 'idleEndsAt' | 'endsAt'>
+  tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken' | 'user'>
+}
+
+/** `changed`: newer tokens are there, or the store does not take these now and tries again. `find` shows what is newest. */
+type Replaced = { kind: 'granted'; session: LiveSession } | { kind: 'changed' } | { kind: 'ended' }
+
+/**
+ * Ends a session for every replica, or the one that has replaced it, and revokes its tokens in the background. false
+ * where there was none to end; with `gen` also where its tokens are of another generation. `successor`: the session that
+ * replaces it, which is left; the tokens are not revoked then, since the service calls a token unique for one user and
+ * one client (section 5.6). `key` may then name no session: sign-ins at once find each other by any name that they
+ * share. Rejects with `StoreUnavailable`.
+ */
+type EndSession = (
+  key: RecordKey,
+  reason: EndReason,
+  more?: { gen?: number; request?: RequestInLog; successor?: RecordKey },
+) => Promise<boolean>
+
+/** A session that has just ended. Without `request` no single request ended it. */
+interface Ended {
+  key: RecordKey
+  reason: EndReason
+  request?: RequestInLog | undefined
+  /** As the log names the user of the session (`Keyring.digitsOf`). */
+  user?: string | undefined
+}
+
+interface SessionsOptions {
+  store: OutboxStore
+  keyring: Keyring
+  idleMs: number
+  maxMs: number
+  /** The `client_id` that tokens are issued to. */
+  clientId: string
+  clock: Clock
+  log: Logger
+  /** Puts a new session into the due queue. */
+  schedule: (key: RecordKey, tokens: TokenSet, record: Pick<SessionRecord, 'idleEndsAt'>) => Promise<void>
+  revoke: (tokens: TokenSet) => void
+  onEnded: (ended: Ended) => void
+}
+
+const PROVISIONAL_MS = 15_000
+
+export function createSessions(options: SessionsOptions): Sessions {
+  const { store, keyring, clock, log } = options
+  const end = createEndSession({ ...options, onEnded: noteEnd, onUnreadable })
+
+  function noteEnd(ended: Ended): void {
+    options.onEnded(ended)
+    logEnded(log, ended)
+  }
+
+  function onUnreadable(key: RecordKey): void {
+    log.warn(
+      { event: 'revocation.unreadable', recordKey: inLog(key) },
+      'the tokens of an ended session cannot be opened: they are not revoked',
+    )
+  }
+
+  async function create(key: RecordKey, granted: TokenSet, flow: SessionFlow): Promise<NewSession> {
+    const createdAt = clock.wall()
+    const limit = createdAt + options.maxMs
+    const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
+    const idleEndsAt = Math.min(createdAt + options.idleMs, endsAt)
+    const tokens = sealTokens(keyring, key, granted)
+    // The queue first: an entry without a record is dropped when it is claimed, a record without an entry is not refreshed.
+    await options.schedule(key, granted, { idleEndsAt })
+    const record = { tokens, createdAt, endsAt, flow, client: options.clientId }
+    await store.create(key, record, PROVISIONAL_MS)
+    return { key, record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
+  }
+
+  async function find(key: RecordKey, request?: RequestInLog): Promise<Found> {
+    const record = await store.read(key)
+    if (record === null) return await endedBefore(key)
+    const limit = passedLimit(record, clock.wall())
+    if (limit !== null) {
+      const { kind } = await store.end(key, { reason: limit, ifLimitPassed: true })
+      if (kind === 'gone') return await endedBefore(key)
+      if (kind === 'ended') {
+        // No revocation: most users just leave, and with the record nobody has the tokens any more.
+        noteEnd({ key, reason: limit, request })
+        return { kind: 'ended', reason: limit, at: Math.min(record.idleEndsAt, record.endsAt) }
+      }
+      // By the store's clock the session lives: the clock of this process is wrong, or the browser has just been active.
+    }
+    const opened = openTokens(keyring, key, record.tokens)
+    if (opened === null) {
+      // Left in place: a replica that has the secret can read it.
+      log.error(
+        { event: 'session.unreadable', recordKey: inLog(key) },
+        'the tokens of a session cannot be opened: check SESSION_SECRET on all replicas',
+      )
+      return { kind: 'unreadable' }
+    }
+    const session = forClient({ key, record, tokens: opened.tokens }, options.clientId)
+    const { endsAt } = session.record
+    if (endsAt === record.endsAt || clock.wall() < endsAt) return { kind: 'live', session }
+    // The record does not have this limit, so `ifLimitPassed` cannot ask the store's clock.
+    const { kind } = await store.end(key, { reason: 'absolute', gen: record.gen })
+    // A replica with the earlier CLIENT_ID has just refreshed it.
+    if (kind === 'precondition_failed') return await find(key, request)
+    if (kind === 'gone') return await endedBefore(key)
+    noteEnd({ key, reason: 'absolute', request })
+    return { kind: 'ended', reason: 'absolute', at: endsAt }
+  }
+
+  /** The session has ended even if the store cannot say why. */
+  async function endedBefore(key: RecordKey): Promise<Found> {
+    const kept = await store.readEnd(key).catch(() => null)
+    const reason = END_REASONS.find((known) => known === kept?.reason) ?? null
+    return { kind: 'ended', reason, at: kept?.at ?? null }
+  }
+
+  return {
+    create,
+    abandon(key) {
+      store
+        .endUntilTaken(key, {}, options.maxMs)
+        .catch((error: unknown) =>
+          log.error({ event: 'store.step_failed', err: error }, 'a write to a session record failed'),
+        )
+    },
+    find,
+    readState: store.readState,
+    touch: store.touch,
+    end,
+    replaceTokens: createReplaceTokens(options),
+    async endRefused(key, { gen, endsAt }, attempt) {
+      const forMs = endsAt - clock.wall()
+      // No revocation: the authorization server has just said that the refresh token is not valid.
+      const ended = await store.endUntilTaken(key, { gen, attempt, reason: 'refused' }, forMs)
+      if (ended.kind === 'pending') {
+        void ended.result.then(({ kind }) => {
+          if (kind === 'ended') noteEnd({ key, reason: 'refused' })
+        })
+        throw new StoreUnavailable(new Error('the end of the session is not stored yet'))
+      }
+      if (ended.kind === 'ended') noteEnd({ key, reason: 'refused' })
+      return ended.kind
+    },
+  }
+}
+
+/** Replaces the tokens of sessions; see `Sessions.replaceTokens`. */
+function createReplaceTokens({
+  store,
+  keyring,
+  log,
+  schedule,
+  revoke,
+}: SessionsOptions): Sessions['replaceTokens'] {
+  function conclude(session: LiveSession, kind: 'replaced' | 'newer' | 'gone' | 'expired'): Replaced {
+    const { key, tokens, record } = session
+    switch (kind) {
+      case 'replaced':
+        // The queue still holds an older entry of this session, so a failure is harmless.
+        schedule(key, tokens, record).catch(logDefect(log))
+        return { kind: 'granted', session }
+      case 'newer':
+        // Not revoked: that may revoke the whole grant (RFC 7009 section 2.1), and the newer tokens with it.
+        log.warn(
+          { event: 'refresh.overtaken', recordKey: inLog(key) },
+          'newer tokens were stored while this refresh was under way',
+        )
+        return { kind: 'changed' }
+      case 'gone':
+      case 'expired':
+        revoke(tokens)
+        return { kind: 'ended' }
+    }
+  }
+
+  return async function replaceTokens(before, granted) {
+    const { key, record } = before
+    const { gen, endsAt } = record
+    // A response names no user, and one without a refresh token leaves the old one in force (RFC 6749 section 6).
+    const { refreshToken, user = null } = before.tokens
+    const tokens = { ...granted, refreshToken: granted.refreshToken ?? refreshToken, user }
+    const sealed = sealTokens(keyring, key, tokens)
+    const session = { key, tokens, record: { ...record, tokens: sealed, gen: gen + 1, replacedAt: 0 } }
+    const replaced = await store.replaceTokens(key, { gen, tokens: sealed, endsAt })
+    if (replaced.kind !== 'pending') return conclude(session, replaced.kind)
+    // The store logs what it could not keep.
+    replaced.result.then(({ kind }) => void conclude(session, kind)).catch(() => {})
+    return { kind: 'changed' }
+  }
+}
+
+/**
+ * A session as this client can use it. A refresh token of another `CLIENT_ID` would be refused, and all such sessions would
+ * end at once when the variable changes: so they last as long as their access tokens.
+ */
+function forClient(session: LiveSession, clientId: string): LiveSession {
+  const { record, tokens } = session
+  if (record.client === clientId || tokens.refreshToken === null) return session
+  const endsAt = Math.min(record.endsAt, tokens.expiresAt)
+  return { ...session, record: { ...record, endsAt }, tokens: { ...tokens, refreshToken: null } }
+}
+
+/** Logs that a session ended, for the server and for the operator's commands. */
+export function logEnded(log: Logger, { key, reason, request, user }: Ended): void {
+  const line = { event: 'session.ended', reason, recordKey: inLog(key), ...request }
+  log.info(user === undefined ? line : { ...line, user }, 'session ended')
+}
+
+/** How many replacements are followed: a browser has no more sign-ins at once. */
+const MAX_SUCCESSORS = 8
+
+interface EndSessionOptions {
+  store: Pick<SessionStore, 'read' | 'end' | 'schedule'>
+  keyring: Keyring
+  log: Logger
+  revoke: (tokens: TokenSet) => void
+  onEnded: (ended: Ended) => void
+  /** No known secret opens the tokens, so they cannot be revoked. */
+  onUnreadable: (key: RecordKey) => void
+}
+
+/** The end of sessions alone, for the operator's command line. */
+export function createEndSession(options: EndSessionOptions): EndSession {
+  const { store, keyring, log } = options
+
+  return async function end(key, reason, { gen, request, successor } = {}) {
+    if (gen !== undefined) {
+      const ended = await store.end(key, { reason, gen })
+      return ended.kind === 'ended' && (await conclude(key, ended.tokens, { reason, request }))
+    }
+    let next = key
+    for (let hops = 0; next !== successor && hops < MAX_SUCCESSORS; hops += 1) {
+      const ended: EndResult = await store.end(next, { reason, successor })
+      if (ended.kind === 'ended') return await conclude(next, ended.tokens, { reason, request })
+      if (ended.kind !== 'gone' || ended.successor === null) return false
+      next = ended.successor
+      // Another sign-in has replaced the session first. If it has also ended ours, it must not lose its own to us.
+      if (successor !== undefined && next !== successor && (await hasEnded(successor))) return false
+    }
+    return false
+  }
+
+  async function hasEnded(key: RecordKey): Promise<boolean> {
+    return (await store.read(key)) === null
+  }
+
+  async function conclude(
+    key: RecordKey,
+    tokens: string,
+    { reason, request }: Omit<Ended, 'key'>,
+  ): Promise<true> {
+    const opened = openTokens(keyring, key, tokens)
+    const user = opened?.tokens.user
+    options.onEnded({ key, reason, request, user: user ? keyring.digitsOf('users', user.id) : undefined })
+    if (opened === null) options.onUnreadable(key)
+    else if (reason !== 'replaced') options.revoke(opened.tokens)
+    // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
+    // the entry counts this end.
+    const done = store.schedule(key, reason === 'operator' ? 0 : null).catch(logDefect(log))
+    // The process of the command ends soon.
+    if (reason === 'operator') await done
+    return true
+  }
+}
+
+function logDefect(log: Logger): (error: unknown) => void {
+  return (error) => {
+    if (!(error instanceof StoreUnavailable))
+      log.error({ event: 'schedule.failed', err: error }, 'the due queue was not updated: please report it')
+  }
+}

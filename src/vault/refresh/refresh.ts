@@ -1,0 +1,271 @@
+import { randomUUID } from 'node:crypto'
+import type { Clock } from '../../clock.ts'
+import type { Logger } from '../../log.ts'
+import type { AuthorizationServer } from '../../oauth/client.ts'
+import type { TokenOutcome } from '../../oauth/token-response.ts'
+import { withTimeout } from '../../timeout.ts'
+import type { Sessions } from '../lifecycle.ts'
+import type { LiveSession } from '../session.ts'
+import { inLog, type SessionStore, StoreUnavailable } from '../store/store.ts'
+import type { Gate, Pass } from './gate.ts'
+import { type Presentation, present } from './presentation.ts'
+import { type Judgement, judge, leaseMs, mayPresent, type NotGranted, resetAfterMs } from './rules.ts'
+
+export type RefreshTrigger = 'request' | 'schedule' | 'invalid_token'
+
+/** What the metrics count of refreshes and of the due queue. */
+export interface RefreshEvents {
+  refreshed(trigger: RefreshTrigger, outcome: TokenOutcome['kind'], seconds: number): void
+  /** Seconds between the instant at which a background refresh was due and its start. */
+  lagged(seconds: number): void
+  /** An operator's command ended a session. */
+  endedByOperator(): void
+}
+
+/** The result of one attempt. A store that fails is thrown as `StoreUnavailable`. */
+export type RefreshResult =
+  /** The session with its new tokens, which are stored. */
+  { kind: 'granted'; session: LiveSession } | NotGranted
+
+interface RefreshOptions {
+  store: Pick<SessionStore, 'beginRefresh' | 'renewLease' | 'releaseLease' | 'health'>
+  sessions: Pick<Sessions, 'replaceTokens' | 'endRefused'>
+  authorizationServer: Pick<AuthorizationServer, 'refresh'>
+  gate: Gate
+  /** `timeoutMs`: how long callers wait for a token response. `random`: in [0, 1). */
+  pace: { timeoutMs: number; random: () => number }
+  clock: Clock
+  log: Logger
+  events: Pick<RefreshEvents, 'refreshed'>
+}
+
+export interface Refresh {
+  /**
+   * Tries once to replace a session's tokens: lease, one token request, write. A request of a browser that is
+   * cancelled does not cancel it: dropping the response would lose the only live refresh token. A presentation
+   * without a response in time goes on in the background, with its lease renewed.
+   */
+  refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult>
+  /** From `at` (monotonic) on nothing is presented any more, and requests without a response are reset. */
+  closeAt(at: number): void
+  /** Resolves when each token request has its response, and every response is in the hands of the store. */
+  settled(): Promise<void>
+}
+
+const FORCED_WINDOW_MS = 60_000
+/** So long after its timeout the token client may still report that it could not send: then there is no doubt. */
+const UNSENT_TOLERANCE_MS = 100
+/** A result so long after the last instant to send shows a stalled process: an unsent request then proves no failure. */
+const STALL_MS = 250
+
+/** The right to present a refresh token once. */
+interface Lease {
+  kind: 'present'
+  session: LiveSession
+  /** The name of its holder in the record. */
+  attempt: string
+  /** Monotonic. Read before the store was asked, so the lease ends no sooner than its length after this. */
+  leasedAt: number
+  doubts: number
+  leftMs: number
+  earlierOpenMs: number
+}
+
+/** A lease and the presentation under it. Monotonic instants. */
+interface PresentedLease extends Lease {
+  trigger: RefreshTrigger
+  pass: Pass
+  sentAt: number
+  /** Nothing leaves later than this: the lease could lapse under way. */
+  sendBefore: number
+  presentation: Presentation
+}
+
+export function createRefresh(options: RefreshOptions): Refresh {
+  const { gate, clock, log, pace } = options
+  const working = new Set<Promise<unknown>>()
+  const open = new Set<Presentation>()
+  const self = { startedAt: clock.monotonic(), stopping: false }
+  let closing: NodeJS.Timeout | undefined
+
+  async function refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
+    const pass = await gate.enter()
+    if (pass.kind === 'wait') return pass
+    try {
+      // A process that stops leaves the refresh to others.
+      if (self.stopping) return { kind: 'wait', ms: 0, why: 'unavailable' }
+      const lease = await takeLease(options, self, { session, trigger })
+      if (lease.kind !== 'present') return lease
+      const presented = send(options, lease, { trigger, pass })
+      const { presentation } = presented
+      open.add(presentation)
+      const done = presentation.outcome.finally(() => open.delete(presentation))
+      const outcome = await withTimeout(done, pace.timeoutMs + UNSENT_TOLERANCE_MS)
+      if (outcome === null) void track(done.then((late) => conclude(options, presented, late, true)))
+      return await conclude(options, presented, outcome, false)
+    } finally {
+      pass.leave()
+    }
+  }
+
+  function track<T>(work: Promise<T>): Promise<T> {
+    working.add(work)
+    work
+      .catch((error: unknown) => {
+        if (error instanceof StoreUnavailable) return
+        log.error({ event: 'refresh.failed', err: error }, 'a refresh failed unexpectedly: please report it')
+      })
+      .finally(() => working.delete(work))
+    return work
+  }
+
+  return {
+    refresh: (session, trigger) => track(refresh(session, trigger)),
+    closeAt(at) {
+      clearTimeout(closing)
+      closing = setTimeout(
+        () => {
+          self.stopping = true
+          for (const presentation of open) presentation.reset('the process stops')
+        },
+        Math.max(0, at - clock.monotonic()),
+      )
+    },
+    async settled() {
+      while (working.size > 0) await Promise.allSettled(working)
+      clearTimeout(closing)
+    },
+  }
+}
+
+/**
+ * Takes the lease, or says why the refresh token may not be presented now. The store counts the doubt with the
+ * lease, before the request leaves: a crash leaves it in the record.
+ */
+async function takeLease(
+  { store, clock, pace: { timeoutMs } }: RefreshOptions,
+  self: { startedAt: number; stopping: boolean },
+  { session, trigger }: Pick<PresentedLease, 'session' | 'trigger'>,
+): Promise<Lease | NotGranted> {
+  const { key, record, tokens } = session
+  const forced = trigger === 'invalid_token'
+  // For doubts and back-off, an access token that the resource server refuses counts as expired.
+  const leftMs = (): number => (forced ? 0 : tokens.expiresAt - clock.wall())
+  const attempt = randomUUID()
+  const leasedAt = clock.monotonic()
+  const begun = await store.beginRefresh(key, {
+    gen: record.gen,
+    attempt,
+    leaseMs: leaseMs(timeoutMs),
+    // A request that leaves at all leaves within its timeout.
+    openMs: timeoutMs + resetAfterMs(timeoutMs),
+    livesMs: Math.max(0, leftMs()),
+    // An expired access token is refreshed even just after a forced refresh.
+    forcedWindowMs: forced && clock.wall() < tokens.expiresAt ? FORCED_WINDOW_MS : 0,
+  })
+  const may = mayPresent(begun, {
+    tokens,
+    leftMs: leftMs(),
+    timeoutMs,
+    msSinceIncident: store.health.msSinceIncident(key),
+    msSinceStart: record.leaseUntil > 0 ? clock.monotonic() - self.startedAt : Number.POSITIVE_INFINITY,
+    stopping: self.stopping,
+  })
+  if (may.kind === 'present') return { ...may, session, attempt, leasedAt }
+  if (begun.kind === 'granted' && may.kind === 'wait')
+    await store.releaseLease(key, { attempt, inDoubt: null, retryInMs: may.ms })
+  return may
+}
+
+function send(
+  { store, authorizationServer, clock, log, pace: { timeoutMs } }: RefreshOptions,
+  lease: Lease,
+  caller: Pick<PresentedLease, 'trigger' | 'pass'>,
+): PresentedLease {
+  const { session, attempt, doubts, leasedAt } = lease
+  const { key, record, tokens } = session
+  const sendBefore = leasedAt + timeoutMs
+  const renewRequest = { gen: record.gen, attempt, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
+  const presentation = present({
+    send: (signal) => authorizationServer.refresh(tokens.refreshToken!, { sendBefore, signal }),
+    renewLease: () => store.renewLease(key, renewRequest),
+    timeoutMs,
+    monotonic: clock.monotonic,
+    log,
+  })
+  return { ...lease, ...caller, sentAt: clock.monotonic(), sendBefore, presentation }
+}
+
+/**
+ * Brings gate, metrics, log and record to the outcome of a presentation; null for none within the timeout. `late`: the
+ * outcome that came after that. No caller waits for it.
+ */
+async function conclude(
+  options: RefreshOptions,
+  presented: PresentedLease,
+  outcome: TokenOutcome | null,
+  late: boolean,
+): Promise<RefreshResult> {
+  const { clock, log, pace, events } = options
+  const { session, trigger, pass, sentAt, sendBefore } = presented
+  const at = clock.monotonic()
+  const judgement = judge(outcome, {
+    doubts: presented.doubts,
+    leftMs: presented.leftMs - (at - sentAt),
+    earlierOpenMs: presented.earlierOpenMs - (at - sentAt),
+    overtaken: presented.presentation.isOvertaken(),
+    stalled: sentAt >= sendBefore || at >= sendBefore + STALL_MS,
+    random: pace.random(),
+  })
+  const { callers, works, event } = judgement
+  // Counted once, as in doubt, unless a late response still brings tokens.
+  if (!late || outcome?.kind === 'granted')
+    events.refreshed(trigger, outcome?.kind ?? 'in_doubt', (at - sentAt) / 1_000)
+  const retryAfter = outcome?.kind === 'unavailable' ? outcome.retryAfterSeconds : null
+  if (works !== null) pass.report(works, retryAfter === null ? null : retryAfter * 1_000)
+  if (event !== null) {
+    const reason = outcome !== null && 'reason' in outcome ? outcome.reason : undefined
+    const retryInMs = callers.kind === 'wait' ? callers.ms : 0
+    log.warn({ event, reason, retryInMs, recordKey: inLog(session.key) }, TEXTS[event])
+  }
+  return await apply(options, presented, judgement)
+}
+
+/** Writes what follows to the record. */
+async function apply(
+  { store, sessions, log }: RefreshOptions,
+  { session, attempt }: PresentedLease,
+  { write, callers }: Judgement,
+): Promise<RefreshResult> {
+  const { key, record } = session
+  switch (write.kind) {
+    case 'nothing':
+      return callers
+    case 'tokens':
+      return await sessions.replaceTokens(session, write.tokens)
+    case 'release': {
+      const inDoubt = write.doubts === null ? null : { gen: record.gen, doubts: write.doubts }
+      await store.releaseLease(key, { attempt, inDoubt, retryInMs: write.retryInMs })
+      return callers
+    }
+    case 'end': {
+      // Throws while Redis does not take the end. The store goes on trying, so the session still ends.
+      if ((await sessions.endRefused(key, record, attempt)) === 'precondition_failed') return callers
+      log.info(
+        { event: 'refresh.refused', error: 'invalid_grant', recordKey: inLog(key) },
+        'the authorization server refused the refresh token: the session ends',
+      )
+      return { kind: 'ended' }
+    }
+  }
+}
+
+const NO_TOKENS = 'a refresh brought no tokens: the next attempt follows after retryInMs'
+
+const TEXTS = {
+  'refresh.unavailable': NO_TOKENS,
+  'refresh.in_doubt': NO_TOKENS,
+  'refresh.unanswered': 'the token endpoint has not responded in time: the refresh goes on in the background',
+  'refresh.refusal_waits':
+    'a refresh was refused while an earlier one may still be granted: the session waits for it',
+}

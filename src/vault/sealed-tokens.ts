@@ -1,0 +1,64 @@
+import type { Keyring } from '../keyring.ts'
+import { Secret } from '../secret.ts'
+import type { RecordKey } from './store/store.ts'
+import type { User } from './user.ts'
+
+/** The tokens of one session, as the record keeps them sealed. */
+export interface TokenSet {
+  accessToken: Secret
+  /** null: the session lasts as long as the access token. */
+  refreshToken: Secret | null
+  /** When the access token expires, epoch milliseconds. */
+  expiresAt: number
+  /** The life of the access token when it was issued. */
+  lifeSeconds: number
+  scope: string | null
+  /** Absent or null where it is not known. */
+  user?: User | null
+}
+
+interface OpenedTokens {
+  tokens: TokenSet
+  /** Sealed under an older secret, until the next refresh or `npm run sessions -- reseal`. */
+  underOlderSecret: boolean
+}
+
+interface Plain {
+  a: string
+  r: string | null
+  e: number
+  l: number
+  s: string | null
+  u?: readonly [id: string, name: string | null]
+}
+
+/** A string of one byte a character. Bound to the record key: a sealed set that is moved to another record does not open there. */
+export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet): string {
+  const plain: Plain = {
+    a: tokens.accessToken.reveal(),
+    r: tokens.refreshToken?.reveal() ?? null,
+    e: tokens.expiresAt,
+    l: tokens.lifeSeconds,
+    s: tokens.scope,
+    ...(tokens.user ? { u: [tokens.user.id, tokens.user.name] } : {}),
+  }
+  return keyring.sealBinary('tokens', JSON.stringify(plain), key)
+}
+
+/** null if no current secret opens it. */
+export function openTokens(keyring: Keyring, key: RecordKey, sealed: string): OpenedTokens | null {
+  const opened = keyring.openBinary('tokens', sealed, key)
+  if (opened === null) return null
+  const plain = JSON.parse(opened.text) as Plain
+  return {
+    tokens: {
+      accessToken: new Secret(plain.a),
+      refreshToken: plain.r === null ? null : new Secret(plain.r),
+      expiresAt: plain.e,
+      lifeSeconds: plain.l,
+      scope: plain.s,
+      user: plain.u === undefined ? null : { id: plain.u[0], name: plain.u[1] },
+    },
+    underOlderSecret: opened.underOlderSecret,
+  }
+}

@@ -1,0 +1,192 @@
+import t from 'tap'
+import type { TokenOutcome } from '../../../src/oauth/token-response.ts'
+import { Secret } from '../../../src/secret.ts'
+import {
+  dueAt,
+  judge,
+  leaseMs,
+  mayPresent,
+  neededAt,
+  resetAfterMs,
+} from '../../../src/vault/refresh/rules.ts'
+import type { BeginRefreshResult } from '../../../src/vault/store/store.ts'
+import { TIMING, UNAVAILABLE } from './virtual-replicas.ts'
+
+const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
+const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }
+const ALWAYS = { expiresAt: 1_000, lifeSeconds: 0 }
+
+t.test('when a session is due, and how long a lease and a presentation last', async (t) => {
+  const rows: [string, number, number][] = [
+    ['a request refreshes within the threshold', neededAt(HOUR, TIMING), 3_570_000],
+    ['which is at most a third of the lifetime', neededAt(SHORT, TIMING), 4_000],
+    ['the background refresh is ahead of expiry', dueAt(HOUR, TIMING, 0), 3_300_000],
+    ['and delayed by up to a fifth of that lead time', dueAt(HOUR, TIMING, 0.5), 3_330_000],
+    ['also for a short life', dueAt(SHORT, TIMING, 0), 4_000],
+    ['refreshes of a token that is always due have a pause', dueAt(ALWAYS, TIMING, 0.9), 11_000],
+    ['a presentation may have no response for 30 s', resetAfterMs(10_000), 30_000],
+    ['or for three timeouts, if that is longer', resetAfterMs(20_000), 60_000],
+  ]
+  for (const [name, is, expected] of rows) t.equal(is, expected, name)
+  t.ok(dueAt(SHORT, TIMING, 0.999) < 4_400)
+  t.ok(leaseMs(10_000) >= 13_000, 'the lease outlives the token request')
+})
+
+const LEASE_FACTS = {
+  tokens: HOUR,
+  leftMs: 60_000,
+  timeoutMs: 10_000,
+  msSinceIncident: Number.POSITIVE_INFINITY,
+  msSinceStart: Number.POSITIVE_INFINITY,
+  stopping: false,
+}
+
+t.test('whether a refresh token may be presented', async (t) => {
+  const lease = (doubts: number, ageMs: number | null = null): BeginRefreshResult => ({
+    kind: 'granted',
+    doubts,
+    openForMs: 7_000,
+    ageMs,
+  })
+  const wait = (why: string, ms: number) => ({ kind: 'wait', why, ms })
+  const present = (doubts: number, leftMs: number) => ({
+    kind: 'present',
+    doubts,
+    leftMs,
+    earlierOpenMs: 7_000,
+  })
+  const rows: [string, BeginRefreshResult, Partial<typeof LEASE_FACTS>, object][] = [
+    // the case, the reply of the store, the facts, what follows
+    ['the session has ended', { kind: 'gone' }, {}, { kind: 'ended' }],
+    ['the tokens were replaced', { kind: 'replaced' }, {}, { kind: 'changed' }],
+    ['newer tokens may be missing', { kind: 'paused', waitMs: 4_000 }, {}, wait('paused', 4_000)],
+    ['another holds the lease', { kind: 'busy', waitMs: 15_000, ageMs: 0 }, {}, wait('busy', 15_000)],
+    [
+      'another has held the lease for longer than a response may take',
+      { kind: 'busy', waitMs: 14_000, ageMs: 10_500 },
+      {},
+      wait('unanswered', 14_000),
+    ],
+    ['the last attempt failed', { kind: 'backing_off', waitMs: 900 }, {}, wait('unavailable', 900)],
+    ['forced within the last minute', { kind: 'forced_before' }, {}, wait('forced_before', 1_000)],
+    ['no doubt', lease(0), {}, present(0, 60_000)],
+    ['no doubt, by the clock that shows less', lease(0, 3_590_000), {}, present(0, 10_000)],
+    ['no doubt, just after an incident', lease(0), { msSinceIncident: 0 }, present(0, 60_000)],
+    ['in doubt, the access token is valid', lease(1), {}, wait('unavailable', 60_000)],
+    [
+      'in doubt, it is valid by the other clock for less',
+      lease(1, 3_590_000),
+      {},
+      wait('unavailable', 10_000),
+    ],
+    ['in doubt, it has expired', lease(1), { leftMs: -1 }, present(1, -1)],
+    ['in doubt nine times, it has expired', lease(9), { leftMs: 0 }, present(9, 0)],
+    ['in doubt, an incident', lease(1), { leftMs: 0, msSinceIncident: 2_000 }, wait('unavailable', 3_000)],
+    [
+      'in doubt, this process is new',
+      lease(1),
+      { leftMs: 0, msSinceStart: 1_000 },
+      wait('unavailable', 4_000),
+    ],
+    ['this process stops', lease(0), { stopping: true }, wait('unavailable', 0)],
+  ]
+  for (const [name, begun, facts, follows] of rows)
+    t.strictSame(mayPresent(begun, { ...LEASE_FACTS, ...facts }), follows, name)
+})
+
+const TOKENS = {
+  accessToken: new Secret('at'),
+  refreshToken: new Secret('rt'),
+  lifeSeconds: 3_600,
+  expiresAt: 0,
+  scope: null,
+}
+const GRANTED: TokenOutcome = { kind: 'granted', tokens: TOKENS }
+const REFUSED: TokenOutcome = { kind: 'refused', reason: 'invalid_grant' }
+const DOUBT: TokenOutcome = { kind: 'in_doubt', reason: '', timedOut: true }
+const UNSENT: TokenOutcome = { ...UNAVAILABLE, timedOut: true }
+const OF_THIS_GRANT: TokenOutcome = { ...UNAVAILABLE, ofThisGrant: true }
+const NO_RESPONSE = null
+
+/** Of a first presentation whose access token has expired. */
+const FACTS = {
+  doubts: 0,
+  leftMs: 0,
+  earlierOpenMs: 0,
+  overtaken: false,
+  stalled: false,
+  random: 0,
+}
+
+t.test('what follows from one presentation', async (t) => {
+  const released = (doubts: number | null, retryInMs: number) => ({ kind: 'release', doubts, retryInMs })
+  const nothing = { kind: 'nothing' }
+  const tokens = { kind: 'tokens', tokens: TOKENS }
+  const end = { kind: 'end' }
+  const changed = { kind: 'changed' }
+  const wait = (ms: number, why = 'unavailable') => ({ kind: 'wait', ms, why })
+  const rows: [string, TokenOutcome | null, Partial<typeof FACTS>, object, object, boolean | null][] = [
+    // the case, the outcome, the facts; what is written, what callers get, whether the token endpoint works
+    ['granted', GRANTED, {}, tokens, changed, true],
+    ['granted, overtaken', GRANTED, { overtaken: true }, tokens, changed, true],
+    ['refused', REFUSED, {}, end, changed, true],
+    [
+      'refused, an earlier one is open',
+      REFUSED,
+      { doubts: 1, earlierOpenMs: 9 },
+      released(2, 9),
+      wait(9),
+      true,
+    ],
+    ['refused, overtaken', REFUSED, { overtaken: true }, nothing, changed, null],
+    ['unavailable', UNAVAILABLE, {}, released(null, 1_000), wait(1_000), false],
+    ['unavailable, a doubt before', UNAVAILABLE, { doubts: 1 }, released(2, 1_000), wait(1_000), false],
+    [
+      'unavailable, the token is valid',
+      UNAVAILABLE,
+      { leftMs: 40_000 },
+      released(null, 7_500),
+      wait(7_500),
+      false,
+    ],
+    ['unavailable to this grant alone', OF_THIS_GRANT, {}, released(null, 2_000), wait(2_000), true],
+    ['not sent in time', UNSENT, {}, released(null, 1_000), wait(1_000), false],
+    ['not sent in time, stalled', UNSENT, { stalled: true }, released(null, 0), changed, null],
+    [
+      'not sent, stalled, a doubt before',
+      UNSENT,
+      { stalled: true, doubts: 1 },
+      released(null, 0),
+      changed,
+      null,
+    ],
+    ['in doubt', DOUBT, {}, released(1, 1_000), wait(1_000), false],
+    ['in doubt, the token is valid', DOUBT, { leftMs: 90_000 }, released(1, 90_000), wait(90_000), false],
+    ['in doubt, overtaken', DOUBT, { overtaken: true }, nothing, changed, null],
+    ['no response in time', NO_RESPONSE, {}, nothing, wait(2_000, 'unanswered'), false],
+  ]
+  for (const [name, outcome, facts, write, callers, works] of rows)
+    t.match(judge(outcome, { ...FACTS, ...facts }), { write, callers, works }, name)
+})
+
+function backOff(leftMs: number, outcome: TokenOutcome = UNAVAILABLE, random = 0.5): number {
+  const { write } = judge(outcome, { ...FACTS, leftMs, random })
+  return write.kind === 'release' ? write.retryInMs : Number.NaN
+}
+
+t.test(
+  'the back-off is long while the access token is valid, and one to two seconds after expiry',
+  async (t) => {
+    t.ok(backOff(3_000_000) <= 60_000)
+    t.ok(backOff(3_000_000, UNAVAILABLE, 0) >= 45_000)
+    t.ok(backOff(40_000) <= 10_000)
+    t.ok(backOff(2_000) <= 1_000 && backOff(2_000) >= 500, 'never past the expiry')
+    t.equal(backOff(0, UNAVAILABLE, 0), 1_000)
+    t.ok(backOff(-100_000, UNAVAILABLE, 0.999) < 2_000)
+    t.equal(backOff(0, OF_THIS_GRANT, 0), 2_000, 'a failure of this grant only is retried half as often')
+    t.ok(backOff(0, OF_THIS_GRANT, 0.999) < 4_000, 'and recovery is detected within five seconds')
+    const later = { ...UNAVAILABLE, retryAfterSeconds: 60 }
+    for (const leftMs of [-1, 3_000_000])
+      t.equal(backOff(leftMs, later), 60_000, 'a Retry-After is a lower bound')
+  },
+)
