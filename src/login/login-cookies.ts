@@ -2,10 +2,9 @@ import { createHash, randomBytes } from 'node:crypto'
 import type { FastifyReply } from 'fastify'
 import type { Config } from '../config/config.ts'
 import type { RedirectFlow } from '../config/variables.ts'
-import { recordKeyOf, type SessionCookies } from '../http/cookies.ts'
+import type { SessionCookies } from '../http/cookies.ts'
 import type { Keyring } from '../keyring.ts'
 import { PATHS } from '../paths.ts'
-import type { RecordKey } from '../vault/store/store.ts'
 
 /** One sign-in, as the server must remember it until the browser comes back. */
 export interface StartedSignIn {
@@ -32,11 +31,6 @@ export interface LoginCookies {
   ): Pick<StartedSignIn, 'redirectUri' | 'verifier'> & { nonce: string }
   /** The sign-in of this nonce, or null if this browser did not begin it or it is too old. */
   find(cookieHeader: string | undefined, nonce: string): StartedSignIn | null
-  /**
-   * A name, like that of a record, for the oldest sign-in that this browser has under way; null without one. All its
-   * sign-ins that come back at once find the same.
-   */
-  oldest(cookieHeader: string | undefined): RecordKey | null
   /** Whether this browser has begun any sign-in of this flow. */
   hasBegun(cookieHeader: string | undefined, flow: RedirectFlow): boolean
   /** Clears the cookie of a sign-in. */
@@ -123,15 +117,6 @@ export function createLoginCookies({
         return { flow, returnTo, redirectUri: redirectUriOf(nonce), verifier }
       }
       return null
-    },
-
-    oldest(header) {
-      const started = loginCookiesIn(header).flatMap((cookie) => {
-        const sealed = open(cookie)
-        return sealed === null ? [] : [{ id: cookie.id, at: sealed.t }]
-      })
-      started.sort((a, b) => a.at - b.at || (a.id < b.id ? -1 : 1))
-      return started[0] === undefined ? null : recordKeyOf(started[0].id)
     },
 
     hasBegun(header, flow) {

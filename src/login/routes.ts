@@ -74,7 +74,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
     problemPage: page,
     countCallback: createRateLimit({ ...options, kind: 'callback', perMinute: config.loginRatePerMinute }),
     redeem: createRedeem(),
-    signIn: createSignIn({ ...options, loginCookies }),
+    signIn: createSignIn(options),
     sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),
   }
 

@@ -11,7 +11,6 @@ import type { NewSession, Sessions } from '../vault/lifecycle.ts'
 import type { Revoker } from '../vault/refresh/revoker.ts'
 import { inLog, type RecordKey } from '../vault/store/store.ts'
 import type { Identify, User } from '../vault/user.ts'
-import type { LoginCookies } from './login-cookies.ts'
 
 /** Why a sign-in failed: label of `bff_sign_in_failures_total`. */
 export type SignInFailure =
@@ -41,7 +40,6 @@ export function createSignIn({
   sessions,
   revoke,
   cookies,
-  loginCookies,
   keyring,
   log,
   identify,
@@ -50,16 +48,15 @@ export function createSignIn({
   sessions: Pick<Sessions, 'create' | 'abandon' | 'end'>
   revoke: Revoker['revoke']
   cookies: SessionCookies
-  loginCookies: Pick<LoginCookies, 'oldest'>
   keyring: Pick<Keyring, 'digitsOf'>
   log: Logger
   /** null: the platform is not asked. */
   identify: Identify | null
   onSignedIn: (flow: SessionFlow, granted: GrantedTokens) => void
 }): SignIn {
-  async function endReplaced(key: RecordKey, successor: RecordKey, request: FastifyRequest): Promise<void> {
+  async function endReplaced(key: RecordKey, request: FastifyRequest): Promise<void> {
     try {
-      await sessions.end(key, 'replaced', { successor, request: requestInLog(request) })
+      await sessions.end(key, 'replaced', { request: requestInLog(request) })
     } catch (error) {
       log.warn(
         { event: 'login.replaced_left', ...requestInLog(request), recordKey: inLog(key), err: error },
@@ -80,9 +77,7 @@ export function createSignIn({
   }
 
   return async function signIn(request, reply, { tokens: granted, flow, members = {} }) {
-    // Of two sign-ins that come back at once, neither has the other's cookies. Both leave their name at what both have:
-    // the session before them, or the oldest login cookie. The second one finds the first there, and ends it.
-    const replaced = [cookies.recordKeyIn(request), loginCookies.oldest(request.headers.cookie)]
+    const replaced = cookies.recordKeyIn(request)
     const key = recordKeyOf(request.session.sessionId)
     const user = await whoIs(granted.accessToken, request)
     let session: NewSession
@@ -104,7 +99,7 @@ export function createSignIn({
     onSignedIn(flow, granted)
     const line = { event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }
     log.info(user === null ? line : { ...line, user: keyring.digitsOf('users', user.id) }, 'signed in')
-    for (const name of replaced) if (name !== null) await endReplaced(name, key, request)
+    if (replaced !== null) await endReplaced(replaced, request)
     return session
   }
 }

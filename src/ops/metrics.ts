@@ -128,7 +128,6 @@ export function createMetrics(): Metrics {
     signInFailed: (reason) => signInFailures.inc({ reason }),
     signedIn: (flow) => started.inc({ flow }),
     ended: (reason) => ended.inc({ reason }),
-    endedByOperator: () => ended.inc({ reason: 'operator' }),
     retried: (step) => retries.inc({ step }),
     restored: (what) => restored.inc({ what }),
     watch,

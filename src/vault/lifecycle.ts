@@ -59,16 +59,14 @@ export interface NewSession {
 type Replaced = { kind: 'granted'; session: LiveSession } | { kind: 'changed' } | { kind: 'ended' }
 
 /**
- * Ends a session for every replica, or the one that has replaced it, and revokes its tokens in the background. false
- * where there was none to end; with `gen` also where its tokens are of another generation. `successor`: the session that
- * replaces it, which is left; the tokens are not revoked then, since the service calls a token unique for one user and
- * one client (section 5.6). `key` may then name no session: sign-ins at once find each other by any name that they
- * share. Rejects with `StoreUnavailable`.
+ * Ends a session for every replica and revokes its tokens in the background, but not those of a `replaced` one: the
+ * service calls a token unique for one user and one client (section 5.6). false where there was none to end; with `gen`
+ * also where its tokens are of another generation. Rejects with `StoreUnavailable`.
  */
 type EndSession = (
   key: RecordKey,
   reason: EndReason,
-  more?: { gen?: number; request?: RequestInLog; successor?: RecordKey },
+  more?: { gen?: number; request?: RequestInLog },
 ) => Promise<boolean>
 
 /** A session that has just ended. Without `request` no single request ended it. */
@@ -260,11 +258,8 @@ export function logEnded(log: Logger, { key, reason, request, user }: Ended): vo
   log.info(user === undefined ? line : { ...line, user }, 'session ended')
 }
 
-/** How many replacements are followed: a browser has no more sign-ins at once. */
-const MAX_SUCCESSORS = 8
-
 interface EndSessionOptions {
-  store: Pick<SessionStore, 'read' | 'end' | 'schedule'>
+  store: Pick<SessionStore, 'end' | 'schedule'>
   keyring: Keyring
   log: Logger
   revoke: (tokens: TokenSet) => void
@@ -277,41 +272,17 @@ interface EndSessionOptions {
 export function createEndSession(options: EndSessionOptions): EndSession {
   const { store, keyring, log } = options
 
-  return async function end(key, reason, { gen, request, successor } = {}) {
-    if (gen !== undefined) {
-      const ended = await store.end(key, { reason, gen })
-      return ended.kind === 'ended' && (await conclude(key, ended.tokens, { reason, request }))
-    }
-    let next = key
-    for (let hops = 0; next !== successor && hops < MAX_SUCCESSORS; hops += 1) {
-      const ended: EndResult = await store.end(next, { reason, successor })
-      if (ended.kind === 'ended') return await conclude(next, ended.tokens, { reason, request })
-      if (ended.kind !== 'gone' || ended.successor === null) return false
-      next = ended.successor
-      // Another sign-in has replaced the session first. If it has also ended ours, it must not lose its own to us.
-      if (successor !== undefined && next !== successor && (await hasEnded(successor))) return false
-    }
-    return false
-  }
-
-  async function hasEnded(key: RecordKey): Promise<boolean> {
-    return (await store.read(key)) === null
-  }
-
-  async function conclude(
-    key: RecordKey,
-    tokens: string,
-    { reason, request }: Omit<Ended, 'key'>,
-  ): Promise<true> {
-    const opened = openTokens(keyring, key, tokens)
+  return async function end(key, reason, { gen, request } = {}) {
+    const ended = await store.end(key, { reason, ...(gen === undefined ? {} : { gen }) })
+    if (ended.kind !== 'ended') return false
+    const opened = openTokens(keyring, key, ended.tokens)
     const user = opened?.tokens.user
     options.onEnded({ key, reason, request, user: user ? keyring.digitsOf('users', user.id) : undefined })
     if (opened === null) options.onUnreadable(key)
     else if (reason !== 'replaced') options.revoke(opened.tokens)
-    // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
-    // the entry counts this end.
-    const done = store.schedule(key, reason === 'operator' ? 0 : null).catch(logDefect(log))
-    // The process of the command ends soon.
+    // An entry that stays is dropped when it is claimed.
+    const done = store.schedule(key, null).catch(logDefect(log))
+    // The process of an operator's command ends soon.
     if (reason === 'operator') await done
     return true
   }

@@ -30,23 +30,45 @@ async function comeBackTwice(t: Test, sandbox: Sandbox, browser: Browser): Promi
   return sessions
 }
 
-for (const hadSession of [true, false]) {
-  const before = hadSession ? 'that had a session' : 'without a session'
-  t.test(`two callbacks at once of a browser ${before} leave one session`, async (t) => {
-    const { sandbox, bff, port } = await shared()
+t.test('two callbacks at once both end signed in, and the session before them ends', async (t) => {
+  const { sandbox, bff, port } = await shared()
+  const browser = bff.browser()
+  const old = sessionOf(await signIn(browser, sandbox))
+  for (const session of await comeBackTwice(t, sandbox, browser)) t.ok(await lives(port, session))
+  t.notOk(await lives(port, old))
+})
+
+t.test('the cookies of a session that has ended or was replaced reach no session after it', async (t) => {
+  const { sandbox, bff, port } = await shared()
+  for (const how of ['replaced', 'logout'] as const) {
     const browser = bff.browser()
-    const old = hadSession ? sessionOf(await signIn(browser, sandbox)) : null
-    const sessions = await comeBackTwice(t, sandbox, browser)
-    const alive = await Promise.all(sessions.map((session) => lives(port, session)))
-    t.equal(alive.filter(Boolean).length, 1, 'one session lives')
-    if (old !== null) t.notOk(await lives(port, old))
-    // The browser keeps the cookies of the response that comes last, which may be those of the ended session.
-    const tab = bff.browser()
-    tab.cookies.set('session', { value: sessions[alive.indexOf(false)]!, strict: true })
-    t.equal((await tab.fetch('/auth/logout', { method: 'POST' })).status, 204)
-    for (const session of sessions) t.notOk(await lives(port, session), 'the sign-out ended it')
-  })
-}
+    await signIn(browser, sandbox)
+    const noted = new Map(browser.cookies)
+    /** Another client with the old cookies of these names. */
+    const thief = (...names: string[]): Browser => {
+      const other = bff.browser()
+      for (const name of names) other.cookies.set(name, noted.get(name)!)
+      return other
+    }
+    if (how === 'logout') await browser.fetch('/auth/logout', { method: 'POST' })
+    const later = sessionOf(await signIn(browser, sandbox))
+
+    for (const names of [['session', 'record'], ['session'], ['record']]) {
+      const said = `${how}: with ${names.join(' and ')}`
+      t.equal((await thief(...names).fetch('/flux/a')).status, 401, `${said}: no call`)
+      const { authenticated, user } = (await thief(...names).fetch('/auth/session')).json() as {
+        authenticated: boolean
+        user?: unknown
+      }
+      t.strictSame([authenticated, user], [false, undefined], `${said}: nothing is read`)
+      t.equal((await thief(...names).fetch('/auth/session', { method: 'POST' })).status, 401, said)
+      t.equal((await thief(...names).fetch('/auth/logout', { method: 'POST' })).status, 204)
+      t.ok(await lives(port, later), `${said}: a sign-out leaves the later session`)
+      await signIn(thief(...names), sandbox)
+      t.ok(await lives(port, later), `${said}: so does a sign-in`)
+    }
+  }
+})
 
 t.test('a session that a sign-in replaces is not revoked: a token may be one for each user', async (t) => {
   const { authUrl } = (await shared()).sandbox

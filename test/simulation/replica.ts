@@ -150,7 +150,7 @@ export class Replica implements Owner {
       },
       clock: clocks,
       log,
-      observe: { events: { refreshed() {}, lagged() {}, endedByOperator() {} } },
+      observe: { events: { refreshed() {}, lagged() {} } },
     })
     this.tokens = tokens
     const cookies = this.#cookies
@@ -186,7 +186,6 @@ export class Replica implements Owner {
       sessions,
       revoke: revoker.revoke,
       cookies,
-      loginCookies: { oldest: () => null },
       keyring,
       log,
       identify: null,

@@ -230,24 +230,6 @@ t.test('a session whose tokens no configured secret opens is kept', async (t) =>
   t.strictSame(seen, ['ended', 'unreadable'], 'an operator is told')
 })
 
-t.test('of two sign-ins at once that find each other one session lives, in whatever order', async (t) => {
-  /** The keys of all orders in which both sign-ins can end what they both have: the first session, then the login. */
-  const orders = ['1122', '1212', '1221', '2112', '2121', '2211']
-  for (const order of orders) {
-    const { memory, sessions, granted } = start(t)
-    const [before, login, first, second] = [newKey(), newKey(), newKey(), newKey()]
-    for (const key of [before, first, second]) await sessions.create(key, granted(), 'code')
-    const left = { 1: [before, login], 2: [before, login] }
-    for (const name of [...order].map(Number) as (1 | 2)[]) {
-      const successor = name === 1 ? first : second
-      await sessions.end(left[name].shift()!, 'replaced', { successor })
-    }
-    const alive = await Promise.all([first, second].map((key) => memory.read(key)))
-    t.equal(alive.filter((record) => record !== null).length, 1, order)
-    t.equal(await memory.read(before), null)
-  }
-})
-
 t.test('a refused session ends unless its tokens or its lease are of another attempt', async (t) => {
   const { memory, sessions, ended, revoked, granted } = start(t)
   const [replaced, held, free, gone] = [newKey(), newKey(), newKey(), newKey()]

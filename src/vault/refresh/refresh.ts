@@ -18,8 +18,6 @@ export interface RefreshEvents {
   refreshed(trigger: RefreshTrigger, outcome: TokenOutcome['kind'], seconds: number): void
   /** Seconds between the instant at which a background refresh was due and its start. */
   lagged(seconds: number): void
-  /** An operator's command ended a session. */
-  endedByOperator(): void
 }
 
 /** The result of one attempt. A store that fails is thrown as `StoreUnavailable`. */

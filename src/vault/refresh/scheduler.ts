@@ -1,24 +1,16 @@
-import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../clock.ts'
 import type { Logger } from '../../log.ts'
 import type { Sessions } from '../lifecycle.ts'
 import type { TokenSet } from '../sealed-tokens.ts'
 import type { LiveSession } from '../session.ts'
-import {
-  type DueQueue,
-  END_KEPT_MS,
-  type RecordKey,
-  type SessionRecord,
-  type SessionStore,
-  StoreUnavailable,
-} from '../store/store.ts'
+import { type DueQueue, type RecordKey, type SessionRecord, StoreUnavailable } from '../store/store.ts'
 import type { Gate } from './gate.ts'
 import type { RefreshEvents, RefreshResult } from './refresh.ts'
 import type { JoinAttempt } from './renewals.ts'
 import { dueAfterMs, dueAt, type RefreshTiming } from './rules.ts'
 
 interface SchedulerOptions {
-  store: Pick<DueQueue, 'claimDue' | 'schedule'> & Pick<SessionStore, 'claimNonce'>
+  store: Pick<DueQueue, 'claimDue' | 'schedule'>
   sessions: Pick<Sessions, 'find'>
   joinAttempt: JoinAttempt
   gate: Pick<Gate, 'room' | 'isDown'>
@@ -30,7 +22,7 @@ interface SchedulerOptions {
   clock: Clock
   random: () => number
   log: Logger
-  events: Pick<RefreshEvents, 'lagged' | 'endedByOperator'>
+  events: Pick<RefreshEvents, 'lagged'>
 }
 
 type Times = Pick<SchedulerOptions, 'timing' | 'clock' | 'random'>
@@ -132,9 +124,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     })
     switch (found.kind) {
       case 'ended':
-        await store.schedule(key, null)
-        if (found.reason === 'operator') await countOperatorEnd(key)
-        return
+        return await store.schedule(key, null)
       case 'unreadable':
         return await store.schedule(key, UNREADABLE_PAUSE_MS)
       case 'live': {
@@ -148,11 +138,6 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         if (againInMs !== null) await put(key, againInMs)
       }
     }
-  }
-
-  /** The entry may come back, and another replica may claim it: one of them counts. */
-  async function countOperatorEnd(key: RecordKey): Promise<void> {
-    if (await store.claimNonce(`operator end ${key}`, randomUUID(), END_KEPT_MS)) events.endedByOperator()
   }
 
   /** As `store.schedule`. This process polls in time for the entry. */

@@ -46,7 +46,6 @@ export interface StoredRecord extends Omit<SessionRecord, 'idleEndsAt'> {
 interface KeptEnd {
   readonly reason: string
   readonly at: number
-  readonly successor: RecordKey | null
   readonly expireAt: number
 }
 
@@ -252,26 +251,17 @@ function reseal(was: string, sealed: string): Step<boolean> {
 
 function end(request: EndRequest): Step<EndResult> {
   const { gen, reason = '', attempt, ifLimitPassed = false } = request
-  const successor = request.successor ?? null
   return ({ record, end }, { now, idleMs }) => {
-    const kept = (at: number): KeptEnd => {
-      const expireAt = Math.max(now + 1, at + END_KEPT_MS)
-      return { reason, at, successor, expireAt }
-    }
-    if (record === null) {
-      const keeps = end === null && successor !== null
-      return [
-        { record, end: keeps ? kept(now) : end },
-        { kind: 'gone', successor: end?.successor ?? null },
-      ]
-    }
+    if (record === null) return [{ record, end }, { kind: 'gone' }]
     const limit = ifLimitPassed ? idleEndsAt(record, idleMs) : now
     const isOther =
       (gen !== undefined && record.gen !== gen) ||
       (attempt !== undefined && record.lease !== '' && record.lease !== attempt)
     if (isOther || now + CLOCK_TOLERANCE_MS < limit) return [{ record, end }, { kind: 'precondition_failed' }]
+    const at = Math.min(limit, now)
+    const kept = { reason, at, expireAt: Math.max(now + 1, at + END_KEPT_MS) }
     return [
-      { record: null, end: reason === '' ? end : kept(Math.min(limit, now)) },
+      { record: null, end: reason === '' ? end : kept },
       { kind: 'ended', tokens: record.tokens },
     ]
   }

@@ -78,8 +78,7 @@ export interface RecordStore {
    */
   touch(key: RecordKey): Promise<boolean>
   /**
-   * Deletes the record, and keeps the reason and the successor. Without a record it keeps the successor too, unless an
-   * earlier end is kept: of two sign-ins at once that replace one session, the second finds the session of the first.
+   * Deletes the record, and keeps the reason.
    */
   end(key: RecordKey, request?: EndRequest): Promise<EndResult>
   /** Why and when a session ended, for `END_KEPT_MS` after it; else null. An end by a limit is dated at that limit. */
@@ -103,8 +102,6 @@ export interface EndRequest {
   gen?: number
   /** Kept for `END_KEPT_MS`. */
   reason?: string | undefined
-  /** The session that replaces this one; only with a reason. */
-  successor?: RecordKey | undefined
   /** Do not end the session while another attempt holds the lease: that one may be granted new tokens. */
   attempt?: string
   /**
@@ -115,11 +112,7 @@ export interface EndRequest {
 }
 
 /** `precondition_failed`: a condition of the request does not hold, and nothing was written. */
-export type EndResult =
-  | { kind: 'ended'; tokens: string }
-  | { kind: 'precondition_failed' }
-  /** `successor`: the session that has replaced it, as long as that is kept. */
-  | { kind: 'gone'; successor: RecordKey | null }
+export type EndResult = { kind: 'ended'; tokens: string } | { kind: 'precondition_failed' } | { kind: 'gone' }
 
 /** Why a session ended, and when (epoch milliseconds, by the store's clock). */
 export interface SessionEnd {

@@ -239,7 +239,6 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
         events: {
           refreshed: (_trigger, outcome) => void outcomes.push(outcome),
           lagged() {},
-          endedByOperator() {},
         },
       },
     })

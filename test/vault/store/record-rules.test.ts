@@ -114,7 +114,7 @@ const backingOff = { kind: 'backing_off', waitMs: LONG }
 const paused = { kind: 'paused', waitMs: 4_000 }
 const written = { kind: 'replaced', written: true }
 const ended = { kind: 'ended', tokens: 'sealed-1' }
-const gone = { kind: 'gone', successor: null }
+const gone = { kind: 'gone' }
 const failed = { kind: 'precondition_failed' }
 
 const FORCED = { forcedWindowMs: LONG }
@@ -330,25 +330,6 @@ const ENDS: Record<string, Step[]> = {
     [readEnd, { reason: 'idle', at: NOW }],
     [pass(1)],
     [readEnd, null],
-  ],
-  'the first session that replaced another is named': [
-    [end({ reason: 'replaced', successor: 'first' }), ended],
-    [end({ reason: 'replaced', successor: 'second' }), { kind: 'gone', successor: 'first' }],
-    [end({ reason: 'logout' }), { kind: 'gone', successor: 'first' }],
-    [readEnd, { reason: 'replaced' }],
-  ],
-  'a session that is gone is replaced once, unless its end is kept': [
-    [end(), ended],
-    [end({ reason: 'replaced', successor: 'first' }), gone],
-    [end({ reason: 'replaced', successor: 'second' }), { kind: 'gone', successor: 'first' }],
-    [pass(END_KEPT_MS)],
-    [end(), gone],
-  ],
-  'a session that ended otherwise has no successor': [
-    [end({ reason: 'logout' }), ended],
-    [end({ reason: 'replaced', successor: 'first' }), gone],
-    [readEnd, { reason: 'logout' }],
-    [end(), gone],
   ],
   'a limit ends a session once it has passed by the clock of the store, give or take five seconds': [
     [pass(IDLE_MS - 5_001)],

@@ -23,10 +23,10 @@ t.test(
     t.equal((await store.readEnd(key))?.reason, 'logout')
     t.equal(await store.read(key), null)
     t.equal(await other.store.readState(key), null, 'also for another replica')
-    t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone', successor: null })
+    t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
     await move.end()
     t.equal((await store.readEnd(key))?.reason, 'logout')
     t.equal(await store.read(key), null)
-    t.strictSame(await store.end(newKey()), { kind: 'gone', successor: null })
+    t.strictSame(await store.end(newKey()), { kind: 'gone' })
   },
 )

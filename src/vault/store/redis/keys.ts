@@ -5,7 +5,7 @@ import type { RecordKey } from '../store.ts'
 export interface RedisKeys {
   /** A hash: the fields of a record. */
   record(key: RecordKey): string
-  /** A text: why and when a session ended, and what replaced it. In the slot of the record: one script writes both. */
+  /** A text: why and when a session ended. In the slot of the record: one script writes both. */
   end(key: RecordKey): string
   /** A text: the attempt that claimed the nonce. */
   nonce(nonce: string): string

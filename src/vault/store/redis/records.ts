@@ -41,9 +41,9 @@ export function createRedisRecords(
   { redisKeys, idleMs, wall }: RedisRecordsOptions,
 ): Pick<SessionStore, RecordMember> {
   async function end(key: RecordKey, request: EndRequest = {}): Promise<EndResult> {
-    const { gen, reason = '', attempt = '', successor = '', ifLimitPassed = false } = request
+    const { gen, reason = '', attempt = '', ifLimitPassed = false } = request
     const limits = [END_KEPT_MS, ifLimitPassed ? idleMs : '', CLOCK_TOLERANCE_MS]
-    const args = [gen ?? '', reason, ...limits, attempt, successor]
+    const args = [gen ?? '', reason, ...limits, attempt]
     const run = async (...keys: string[]) =>
       (await script('end-record', keys, ...args)) as [number, string, string]
     let oneAtATime = false
@@ -53,15 +53,15 @@ export function createRedisRecords(
       if (oneAtATime) return run(redisKeys.record(key))
       throw error
     })
-    const [code, tokensOrSuccessor, why] = await both
+    const [code, tokens, why] = await both
     if (code === 0) return { kind: 'precondition_failed' }
-    if (code === -1) return { kind: 'gone', successor: tokensOrSuccessor === '' ? null : tokensOrSuccessor }
+    if (code === -1) return { kind: 'gone' }
     if (oneAtATime && reason !== '') {
       // Without its reason the session has ended all the same.
       const name = redisKeys.end(key)
       await send('set', name, () => client.set(name, why, 'PX', END_KEPT_MS)).catch(() => {})
     }
-    return { kind: 'ended', tokens: tokensOrSuccessor }
+    return { kind: 'ended', tokens }
   }
 
   return {

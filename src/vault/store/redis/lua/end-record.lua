@@ -1,25 +1,15 @@
 -- Deletes a record, so that everything of the session is gone in one step.
 -- KEYS[1] record
--- KEYS[2] why it ended and what replaced it; left out, neither is read or written
+-- KEYS[2] why it ended; left out, it is not written
 -- ARGV[1] generation, or '' for any
 -- ARGV[2] reason, or '' for none
 -- ARGV[3] milliseconds to keep the reason, from the end
 -- ARGV[4] idle limit in milliseconds: end it only if a limit has passed; '' to end it at any time
 -- ARGV[5] by how many milliseconds the limits may still lie ahead
 -- ARGV[6] attempt: end it unless another one holds the lease; '' for any holder
--- ARGV[7] record key of the session that replaces it, or '' for none
--- returns {1, tokens, value at KEYS[2]} ended | {0, ''} a condition does not hold | {-1, what replaced it, or ''} gone
+-- returns {1, tokens, value at KEYS[2]} ended | {0, ''} a condition does not hold | {-1, ''} gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'tokens', 'lease')
-if not r[1] then
-  local kept = KEYS[2] and redis.call('GET', KEYS[2])
-  if kept then return {-1, string.match(kept, '^%S+ %S+ (%x+)$') or ''} end
-  if KEYS[2] and ARGV[7] ~= '' then
-    local clock = redis.call('TIME')
-    local at = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
-    redis.call('SET', KEYS[2], ARGV[2] .. ' ' .. at .. ' ' .. ARGV[7], 'PX', ARGV[3])
-  end
-  return {-1, ''}
-end
+if not r[1] then return {-1, ''} end
 if ARGV[1] ~= '' and r[1] ~= ARGV[1] then return {0, ''} end
 if ARGV[6] ~= '' and (r[3] or '') ~= '' and r[3] ~= ARGV[6] then return {0, ''} end
 local time = redis.call('TIME')
@@ -33,7 +23,6 @@ if ARGV[4] ~= '' then
 end
 redis.call('DEL', KEYS[1])
 local why = ARGV[2] .. ' ' .. string.format('%.0f', endedAt)
-if ARGV[7] ~= '' then why = why .. ' ' .. ARGV[7] end
 local keep = math.max(1, ARGV[3] - (now - endedAt))
 if KEYS[2] and ARGV[2] ~= '' then redis.call('SET', KEYS[2], why, 'PX', string.format('%.0f', keep)) end
 return {1, r[2], why}
