@@ -28,9 +28,9 @@ const OWN_FOLDERS: ReadonlySet<string | undefined> = new Set(
     .filter((segment) => !segment?.includes('.')),
 )
 
-/** Whether a decoded path is `/auth`, `/flux` or `/site`, or lies below one of them. Case matters. */
-export function isOwnPath(path: string): boolean {
-  return OWN_FOLDERS.has(firstSegment(path))
+/** Whether a decoded path is `/auth`, `/flux`, `/site` or, with operations, `/data`, or lies below one. Case matters. */
+export function isOwnPath(path: string, hasOperations: boolean): boolean {
+  return OWN_FOLDERS.has(firstSegment(path)) || (hasOperations && folderOf(path) === DATA)
 }
 
 /** The first folder of a route pattern, as `/flux` of the routes of a Flux. */
@@ -41,6 +41,15 @@ export function folderOf(pattern: string): string {
 /** Whether a path lies below the first folder of a route pattern, as `/flux/a` does for the routes of a Flux. */
 export function isBelow(pattern: string, path: string): boolean {
   return path.startsWith(`${folderOf(pattern)}/`)
+}
+
+/**
+ * The path of a request target as the router reads it: `/%66lux/a` is `/flux/a`, and `%2F` separates nothing. Unchanged
+ * if it cannot be decoded: no route takes it.
+ */
+export function decodedPath(target: string): string {
+  const path = target.split('?', 1)[0]!
+  return decoded(path, decodeURI) ?? path
 }
 
 /** A percent-encoded text, decoded; null for one that cannot be decoded. */

@@ -4,10 +4,11 @@ import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
 import { type Logger, messageOf, pathOf } from '../log.ts'
-import { DATA, decoded, folderOf, isBelow, PATHS } from '../paths.ts'
+import { DATA, decodedPath, folderOf, isBelow, PATHS } from '../paths.ts'
 import { MAX_TARGET_LENGTH } from './client-errors.ts'
 import { closeSlowly, trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
+import { isNavigation } from './navigation.ts'
 import { type ProblemPage, sendProblem, toProblem } from './problems.ts'
 import { createRouteTable, type FindPath, type KnownPath } from './route-table.ts'
 
@@ -170,7 +171,7 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
 
 /**
  * Decides which requests see a problem as a page. A known path with a `page` decides itself. Else it is a navigation to
- * data, or to an address below /auth that does not exist.
+ * /auth, or to data.
  */
 function createProblemPages(
   findPath: FindPath,
@@ -179,12 +180,12 @@ function createProblemPages(
   return (request: FastifyRequest, reply: FastifyReply): ProblemPage | null => {
     const known = findPath(request.url)
     if (known?.config.page !== undefined) return known.config.page(request, reply)
-    if (request.headers['sec-fetch-mode'] !== 'navigate') return null
+    if (!isNavigation(request)) return null
     const path = decodedPath(request.url)
     const isOpened =
       isBelow(PATHS.flux, path) ||
       (hasOperations && isBelow(DATA, path)) ||
-      (known === null && isBelow(PATHS.login, path))
+      folderOf(path) === folderOf(PATHS.login)
     return isOpened ? navigationPage(request, reply) : null
   }
 }
@@ -254,15 +255,6 @@ async function fileOrRefusal(
 
 function methodNotAllowed(allow: string): Problem {
   return problem('method_not_allowed', { headers: { allow } })
-}
-
-/**
- * The path as the router reads it: `/%66lux/a` is `/flux/a`, and `%2F` separates nothing. Unchanged if it cannot
- * be decoded: no route takes it.
- */
-function decodedPath(url: string): string {
-  const path = url.split('?', 1)[0]!
-  return decoded(path, decodeURI) ?? path
 }
 
 /** `/flux/` and `/flux/DEMO/` match their routes with an empty parameter. */

@@ -24,15 +24,6 @@ export function sendProblem(request: FastifyRequest, reply: FastifyReply, toSend
   return reply.code(toSend.status).type('application/problem+json').send(toSend.body(request.id))
 }
 
-/**
- * Whether the browser shows the response as a page: `Sec-Fetch-Mode: navigate`, or without that header an
- * `Accept` that names `text/html` (Fetch Metadata section 2.2).
- */
-export function isNavigation({ headers }: FastifyRequest): boolean {
-  const mode = headers['sec-fetch-mode']
-  return mode === undefined ? /\btext\/html\b/i.test(headers.accept ?? '') : mode === 'navigate'
-}
-
 /** How the detail of a problem names a parameter: by a name that is safe to show, else by its position from 0. */
 export function parameterAt(position: number, name: string): string {
   return /^[A-Za-z0-9_.-]{1,64}$/.test(name)

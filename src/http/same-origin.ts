@@ -10,14 +10,15 @@ interface OriginHeaders {
 
 /**
  * Whether a request may use the session of the browser that sends it. An `Origin` that differs is refused whatever else
- * is there. Then `Sec-Fetch-Site` decides where the browser sends it: `none`, as of a typed address, passes on GET and
- * HEAD only. Without it an exact `Origin` passes, or `X-CSRF: 1`: another origin can send that only after a CORS
- * preflight, and this server grants none.
+ * is there; `null` does not differ where `Sec-Fetch-Site` vouches for a page whose referrer policy hides its origin.
+ * Then `Sec-Fetch-Site` decides where the browser sends it: `none`, as of a typed address, passes on GET and HEAD only.
+ * Without it an exact `Origin` passes, or `X-CSRF: 1`: another origin can send that only after a CORS preflight, and
+ * this server grants none.
  */
 export function comesFromOwnOrigin(method: string, headers: OriginHeaders, publicUrl: string): boolean {
-  const { origin } = headers
+  const { origin, 'sec-fetch-site': site } = headers
+  if (origin === 'null' && site === 'same-origin') return true
   if (origin !== undefined && origin !== publicUrl) return false
-  const site = headers['sec-fetch-site']
   if (site !== undefined) {
     return site === 'same-origin' || (site === 'none' && (method === 'GET' || method === 'HEAD'))
   }

@@ -3,11 +3,18 @@ import { type IncomingMessage, maxHeaderSize } from 'node:http'
 import { BlockList, isIPv6, type Socket } from 'node:net'
 import createAjvCompiler from '@fastify/ajv-compiler'
 import createSerializerCompiler from '@fastify/fast-json-stringify-compiler'
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyRequest,
+  LogController,
+} from 'fastify'
 import type { Config } from '../config/config.ts'
 import { type Logger, RequestLog } from '../log.ts'
+import { decodedPath, isOwnPath } from '../paths.ts'
 import { createClientErrors } from './client-errors.ts'
 import { addSecurityHeaders } from './headers.ts'
+import { isNavigation } from './navigation.ts'
 import { sendProblem, toProblem } from './problems.ts'
 
 /**
@@ -15,7 +22,7 @@ import { sendProblem, toProblem } from './problems.ts'
  * and `server.log`, by the rules of log.ts. `hooks` completes it.
  */
 export function createServer(
-  { trustProxy, secureCookies, upstream, oauth }: Config,
+  { trustProxy, secureCookies, upstream, oauth, static: page, operations }: Config,
   log: Logger,
 ): FastifyInstance {
   const newRequestId = createRequestIds()
@@ -53,6 +60,10 @@ export function createServer(
     clientErrorHandler: clientErrors.onClientError,
     // Errors of the router bypass every hook.
     frameworkErrors(error, request, reply) {
+      if (page !== null && opensPage(request, operations.length > 0)) {
+        request.raw.url = '/'
+        return request.server.routing(request.raw, reply.raw)
+      }
       request.server.followResponse(request, reply)
       addSecurityHeaders(request, reply, secureCookies)
       reply.header('connection', 'close')
@@ -67,6 +78,13 @@ export function createServer(
     if (headers.traceparent !== undefined && !isTrusted(socket)) delete headers.traceparent
   })
   return server
+}
+
+/** Whether a path that cannot be decoded is of the page, whose start answers a navigation to any path without a file. */
+function opensPage(request: FastifyRequest, hasOperations: boolean): boolean {
+  const { method, url } = request
+  const reads = method === 'GET' || method === 'HEAD'
+  return reads && url.startsWith('/') && isNavigation(request) && !isOwnPath(decodedPath(url), hasOperations)
 }
 
 const buildValidator = createAjvCompiler()

@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SessionCookies } from '../http/cookies.ts'
-import { plainResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
+import { isNavigation } from '../http/navigation.ts'
+import { plainResponse, problemOrPage, redirectResponse, requestHeaders } from '../http/openapi.ts'
 import { type Logger, requestInLog } from '../log.ts'
 import type { Sessions } from '../vault/lifecycle.ts'
 import { inLog, type SessionStore } from '../vault/store/store.ts'
@@ -14,7 +15,8 @@ interface LogoutOptions {
 
 /**
  * `POST /auth/logout`: the session ends before the 204. With the store down it sends 503, and the browser keeps its
- * cookies to try again; this process no longer serves the session then. Without a session it sends 204 too.
+ * cookies to try again; this process no longer serves the session then. Without a session it sends 204 too. An HTML form
+ * gets 303 to the start: after 204 a browser would stay on the page of a session that has ended.
  */
 export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -28,7 +30,7 @@ export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
     if (key !== null)
       log.info({ event: 'logout.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed out')
     cookies.clearSession(reply)
-    return reply.code(204).send()
+    return isNavigation(request) ? reply.redirect('/', 303) : reply.code(204).send()
   }
 }
 
@@ -40,7 +42,8 @@ export const LOGOUT_SCHEMA = {
   headers: requestHeaders(),
   response: {
     204: plainResponse('There is no session any more.'),
-    403: problemResponse('cross_origin'),
-    503: problemResponse('store_unavailable'),
+    303: redirectResponse('To `/`: the request came from an HTML form.'),
+    403: problemOrPage('cross_origin'),
+    503: problemOrPage('store_unavailable'),
   },
 }

@@ -1,7 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import { pagePolicy } from '../http/headers.ts'
-import { isNavigation, type ProblemPage } from '../http/problems.ts'
+import { isNavigation, varyByNavigation } from '../http/navigation.ts'
+import type { ProblemPage } from '../http/problems.ts'
 import { PATHS } from '../paths.ts'
 
 // The colours of the demo page and of the sandbox, so that a journey through all three looks like one.
@@ -49,8 +50,7 @@ export async function sendHomePage(request: FastifyRequest, reply: FastifyReply)
   if (request.method !== 'GET' || !/^\/(\?|$)/.test(request.url) || !isNavigation(request)) {
     throw problem('not_found')
   }
-  // The same path is 404 for a script or a fetch.
-  reply.header('vary', 'sec-fetch-mode, accept')
+  varyByNavigation(reply)
   return sendPage(reply, {
     status: 200,
     title: 'The server is running',
@@ -80,15 +80,27 @@ export function createSignInProblemPage(script: string | undefined) {
  * no sign-in ends on a data route.
  */
 export function navigationPage(request: FastifyRequest, reply: FastifyReply): ProblemPage {
-  return ({ status, title, detail, members: { loginUrl, reason } }) =>
-    sendPage(reply, {
-      status,
-      title,
+  return ({ code, status, title, detail, members: { loginUrl, reason } }) => {
+    const page = { status, title, requestId: request.id }
+    if (code === 'cross_origin' && isFollowedLink(request)) {
+      const text = 'Another site has sent you here. Open the address only if you meant to.'
+      return sendPage(reply, { ...page, text, link: { href: SAME_ADDRESS, words: 'Open' } })
+    }
+    return sendPage(reply, {
+      ...page,
       // The detail of other problems is for authors of pages, or names parts of the request.
       text: reason !== undefined && detail !== undefined ? detail : dataAdvice(status),
       link: loginUrl ? { href: loginUrl, words: 'Sign in' } : { href: '/', words: 'Go to the start' },
-      requestId: request.id,
     })
+  }
+}
+
+/** From the page that is shown it comes from our own origin. */
+const SAME_ADDRESS = ''
+
+/** Whether a person came by a link, as of a mail: `Sec-Fetch-Site` names another site, and no `Origin` is sent. */
+function isFollowedLink({ method, headers: { origin, 'sec-fetch-site': site } }: FastifyRequest): boolean {
+  return method === 'GET' && origin === undefined && (site === 'cross-site' || site === 'same-site')
 }
 
 function signInAdvice(status: number): string {
@@ -99,15 +111,14 @@ function signInAdvice(status: number): string {
 
 function dataAdvice(status: number): string {
   if (status === 401) return 'Sign in, then open this address again.'
-  if (status === 403) {
-    return 'Trying again will not help: your account, or the page that led here, may not open this address.'
-  }
+  if (status === 403) return 'Trying again will not help: your account may not open this address.'
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
   return advice(status)
 }
 
 function advice(status: number): string {
   if (status === 404) return 'Nothing is at this address.'
+  if (status === 405) return 'This address cannot be opened as a page.'
   return 'Go back and start again.'
 }
 

@@ -1,4 +1,4 @@
-import { DATA, decoded, folderOf, isOwnPath } from '../paths.ts'
+import { decoded, isOwnPath } from '../paths.ts'
 
 const MAX_BYTES = 512
 
@@ -13,13 +13,11 @@ export function isLocalPath(given: string, publicUrl: string): boolean {
   const url = URL.canParse(given, publicUrl) ? new URL(given, publicUrl) : null
   if (url === null || url.origin !== new URL(publicUrl).origin) return false
   const plain = decoded(url.pathname)
-  return plain !== null && !/^\/[/\\]/.test(plain) && !isOwn(plain.toLowerCase())
+  return plain !== null && !/^\/[/\\]/.test(plain) && !isOwnPath(plain.toLowerCase(), HAS_OPERATIONS)
 }
 
-/** Those of declared operations too, declared or not: an address must not change its meaning by a configuration. */
-function isOwn(path: string): boolean {
-  return isOwnPath(path) || folderOf(path) === DATA
-}
+/** Whatever is declared: an address must not change its meaning by a configuration. */
+const HAS_OPERATIONS = true
 
 /**
  * Where to redirect the browser at the end of a sign-in, as a browser writes that address, with `login_error` in the query

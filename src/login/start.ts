@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { REDIRECT_FLOWS, type RedirectFlow } from '../config/variables.ts'
 import { problem } from '../errors.ts'
+import { isNavigation } from '../http/navigation.ts'
 import { networkOf } from '../http/network-of.ts'
 import { OTHER_ERROR, pageResponse, parameters, problemOrPage, redirectResponse } from '../http/openapi.ts'
 import { cameFrom } from '../http/same-origin.ts'
@@ -30,8 +31,8 @@ export function createStart(context: LoginContext) {
 
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { headers } = request
-    const { 'sec-fetch-mode': mode = 'navigate', 'sec-fetch-dest': destination = 'document' } = headers
-    if (mode !== 'navigate' || FRAMED.test(destination)) {
+    const { 'sec-fetch-mode': mode, 'sec-fetch-dest': destination = 'document' } = headers
+    if ((mode !== undefined && !isNavigation(request)) || FRAMED.test(destination)) {
       throw problem(
         'cross_origin',
         `This request comes ${cameFrom(headers, publicUrl)}. Sign-in starts with a navigation of the whole page to ${publicUrl}, not in a script or a frame.`,

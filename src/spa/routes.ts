@@ -5,8 +5,8 @@ import type { Config } from '../config/config.ts'
 import { START_PAGE } from '../config/kinds.ts'
 import { problem } from '../errors.ts'
 import { staticHeaders } from '../http/headers.ts'
-import { isNavigation } from '../http/problems.ts'
-import { DATA, folderOf, isOwnPath, PATHS } from '../paths.ts'
+import { isNavigation, varyByNavigation } from '../http/navigation.ts'
+import { decodedPath, isOwnPath, PATHS } from '../paths.ts'
 import { type Coding, preferredCodings } from './codings.ts'
 import { cacheControlFor, decodePath, findFile, type StaticFile } from './files.ts'
 
@@ -14,7 +14,7 @@ const SUFFIX: Record<Exclude<Coding, 'identity'>, string> = { br: '.br', gzip: '
 
 /**
  * Prepares the build in `dir` to be served and returns the handler for requests that no route takes. It answers
- * GET and HEAD with files, and navigations to unknown paths with `index.html` (history fallback). It throws
+ * GET and HEAD with files, and navigations to paths that name no file with `index.html` (history fallback). It throws
  * `not_found` for our own paths and all else, and `method_not_allowed` for other methods on a file.
  * Rejects when the folder has no `index.html`.
  */
@@ -23,7 +23,6 @@ export async function addStaticFiles(
   settings: NonNullable<Config['static']>,
   operations: Config['operations'] = [],
 ) {
-  const isOwn = (path: string) => isOwnPath(path) || (operations.length > 0 && folderOf(path) === DATA)
   const root = await findRoot(settings.dir)
   const pageHeaders = staticHeaders(settings)
   // Most servers serve no files, and loading it takes a sixteenth of a start.
@@ -41,11 +40,11 @@ export async function addStaticFiles(
   })
 
   return async function serveFile(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const path = decodePath(request.raw.url ?? '')
+    const path = decodePath(request.url)
     // A page here would hide a misspelled call, and a file would sit among the addresses of the API.
-    if (path === null || isOwn(path)) throw problem('not_found')
+    if (isOwnPath(path ?? decodedPath(request.url), operations.length > 0)) throw problem('not_found')
 
-    const file = await findFile(root, path)
+    const file = path === null ? null : await findFile(root, path)
     const reads = request.method === 'GET' || request.method === 'HEAD'
     if (file !== null) {
       if (!reads) throw problem('method_not_allowed', { headers: { allow: 'GET, HEAD' } })
@@ -56,8 +55,7 @@ export async function addStaticFiles(
     if (!reads || !isNavigation(request) || path === PATHS.siteInBodyAsJson) throw problem('not_found')
     const start = await findFile(root, '/')
     if (start === null) throw problem('not_found')
-    // The same path is 404 for a script or a fetch.
-    reply.header('vary', 'sec-fetch-mode, accept')
+    varyByNavigation(reply)
     return await send(request, reply, start)
   }
 

@@ -55,9 +55,8 @@ const data = (status: number, code: ProblemCode, ...call: Parameters<typeof to>)
 
 function adviceOn(status: number): string {
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
-  if (status === 403) {
-    return 'Trying again will not help: your account, or the page that led here, may not open this address.'
-  }
+  if (status === 403) return 'Trying again will not help: your account may not open this address.'
+  if (status === 405) return 'This address cannot be opened as a page.'
   return status === 404 ? 'Nothing is at this address.' : 'Go back and start again.'
 }
 
@@ -165,6 +164,9 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
         text: `This request comes marked none. Sign-in starts with a navigation of the whole page to ${bff.publicUrl}, not in a script or a frame.`,
       }),
       row(404, 'not_found', to(`/auth/${PLANTED}`)),
+      row(404, 'not_found', to('/auth')),
+      row(405, 'method_not_allowed', to('/auth/logout')),
+      row(403, 'cross_origin', to('/auth/logout', { method: 'POST', from: 'cross-site' })),
       row(405, 'method_not_allowed', to('/auth/login', { method: 'POST' })),
       row(502, 'upstream_unavailable', (browser) => signIn(browser, sandbox, '/app'), {
         text: NOT_COMPLETED,
@@ -217,6 +219,10 @@ t.test('a call of data that fails gets a page in a navigation, and a problem in 
         ask: () => signedOut.fetch(flux),
       }),
       data(403, 'cross_origin', flux, { headers: { origin: `https://${PLANTED}.example` } }),
+      row(403, 'cross_origin', to(flux, { from: 'cross-site' }), {
+        text: 'Another site has sent you here. Open the address only if you meant to.',
+        link: { href: '', words: 'Open' },
+      }),
       data(403, 'wac_not_allowed', `/flux/${PLANTED}/a`),
       fails(403, 'upstream_refused', says(401)),
       data(404, 'not_found', `/flux/a/b/${PLANTED}`),
@@ -261,8 +267,45 @@ t.test('no text of an address reaches a page of /auth, and other paths answer in
     t.strictSame([page.status, field(page, 'content-type')], [status, 'text/html; charset=utf-8'], what)
     t.notMatch(page.body, /planted|<script/, what)
   }
-  for (const target of ['/site/1', '/auth/session', '/auth/logout'])
+  for (const target of ['/site/1', '/auth/session'])
     t.match(field(await ask(port, { target, headers: navigate }), 'content-type'), /json/, target)
+})
+
+/** What Firefox sends where a service worker answers a navigation with `fetch(event.request)`. */
+const PASSED_ON = {
+  'sec-fetch-mode': 'same-origin',
+  'sec-fetch-dest': 'empty',
+  'sec-fetch-site': 'same-origin',
+  accept: 'text/html,application/xhtml+xml,*/*;q=0.8',
+}
+
+t.test('a navigation that a service worker of Firefox passes on is a navigation everywhere', async (t) => {
+  const { bff, sandbox } = await shared()
+  const browser = bff.browser()
+  const passOn = (path: string, method = 'GET') => browser.navigate(path, { method, headers: PASSED_ON })
+  const begun = await passOn('/auth/login')
+  t.equal(begun.status, 303)
+  t.match(begun.headers.location, new URL('/oauth/authorize', sandbox.url).href)
+  for (const [path, status] of [
+    [`/auth/callback/${NONCE}?code=a`, 400],
+    ['/auth/nothing', 404],
+    ['/flux/temperature', 401],
+  ] as const) {
+    const page = await passOn(path)
+    t.strictSame([page.status, page.headers['content-type']], [status, 'text/html; charset=utf-8'], path)
+  }
+  t.equal((await passOn('/auth/logout', 'POST')).headers.location, '/', 'a form signs out')
+  for (const other of [
+    { accept: '*/*' },
+    { 'sec-fetch-mode': 'cors' },
+    { 'sec-fetch-mode': 'no-cors' },
+    { 'sec-fetch-dest': 'iframe' },
+  ])
+    t.match(
+      (await browser.navigate('/auth/login', { headers: { ...PASSED_ON, ...other } })).json(),
+      { code: 'cross_origin' },
+      JSON.stringify(other),
+    )
 })
 
 t.test('too many sign-ins get a page', async (t) => {

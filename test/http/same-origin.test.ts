@@ -35,7 +35,7 @@ function origins(own: string): (string | undefined)[] {
 
 /** The rule as the documentation states it, implemented independently of the code. */
 function shouldPass(method: string, site?: string, origin?: string, csrf?: string, own?: string): boolean {
-  if (origin !== undefined && origin !== own) return false
+  if (origin !== undefined && origin !== own && !(origin === 'null' && site === 'same-origin')) return false
   const reads = method === 'GET' || method === 'HEAD'
   switch (site) {
     case 'same-origin':

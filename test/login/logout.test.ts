@@ -41,6 +41,22 @@ for (const scheme of ['http', 'https']) {
   })
 }
 
+t.test('an HTML form signs out and leads to the start, also from a page that hides its origin', async (t) => {
+  const { bff, sandbox } = await shared()
+  for (const origin of [bff.publicUrl, 'null']) {
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    const headers = {
+      origin,
+      'sec-fetch-site': 'same-origin',
+      'content-type': 'application/x-www-form-urlencoded',
+    }
+    const out = await browser.navigate('/auth/logout', { method: 'POST', headers, body: 'a=b' })
+    t.strictSame([out.status, out.headers.location, out.text], [303, '/', ''])
+    t.equal(browser.cookies.size, 0)
+  }
+})
+
 t.test('a logout accepts any body of any type or none, and needs no session', async (t) => {
   const { sandbox, bff, port } = await shared()
   for (const cookie of ['', 'session=rubbish', `session=${'A'.repeat(43)}.${'B'.repeat(43)}`]) {

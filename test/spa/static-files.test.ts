@@ -52,6 +52,9 @@ type Headers = Record<string, string>
 
 const NAVIGATE = { 'sec-fetch-mode': 'navigate' }
 
+/** By a service worker of Firefox. */
+const PASSED_ON = { 'sec-fetch-mode': 'same-origin', 'sec-fetch-dest': 'empty', accept: 'text/html' }
+
 async function get(
   { publicUrl }: Pick<Bff, 'publicUrl'>,
   path: string,
@@ -177,18 +180,17 @@ t.test('the root and navigations to unknown paths get the start page, other requ
   const { bff } = await shared({ STATIC_DIR })
   const accept = 'text/html,application/xhtml+xml'
   const unknown = ['/sites/7', '/empty/', '/empty', '/authors', '/fluxes/1', '/gone.js', '//other.test/x']
-  for (const headers of [NAVIGATE, { ...NAVIGATE, accept: '*/*' }, { accept }] as Headers[]) {
+  for (const headers of [NAVIGATE, { ...NAVIGATE, accept: '*/*' }, { accept }, PASSED_ON] as Headers[]) {
     for (const path of ['/', '/?login_error=access_denied', '/index.html', ...unknown]) {
       const answer = await get(bff, path, { ...headers, 'accept-encoding': 'gzip, br' })
       const { 'content-encoding': coding, 'content-type': type, 'cache-control': kept, vary } = answer.headers
       t.strictSame([answer.status, coding, kept], [200, 'br', 'no-cache'], path)
       t.equal(type, 'text/html; charset=utf-8', path)
       t.equal(decoded(answer), PAGE, path)
-      t.match(
-        vary,
-        unknown.includes(path) ? /sec-fetch-mode, accept, accept-encoding/ : /accept-encoding/i,
-        path,
-      )
+      const expected = unknown.includes(path)
+        ? /sec-fetch-mode, sec-fetch-dest, accept, accept-encoding/
+        : /accept-encoding/i
+      t.match(vary, expected, path)
     }
   }
   for (const headers of [{}, { accept: '*/*' }, { 'sec-fetch-mode': 'cors', accept }] as Headers[])
@@ -319,10 +321,27 @@ t.test('no form of a path reads what is outside the build, hidden or below the o
   const navigate = ['Sec-Fetch-Mode', 'navigate'] as const
   t.equal((await read('/pages/1', navigate)).body, 'INDEX')
   const own = ['/auth', '/auth/shadow.txt', '/%61uth/shadow.txt', '/flux', '/flux/a.b/c/d', '/site/x/y/z']
-  for (const path of [...own, '/.env', '/.git/config', '/a%2fb', '/../x', '/%2e%2e/x', '/a%00', '/a%5cb']) {
+  for (const path of [...own, '/auth/.x', '/auth/a%2fb/c', '/flux/a/b/%5c']) {
     const { status, body } = await read(path, navigate)
     t.equal(status, 404, `a navigation to ${path}`)
     t.notMatch(body, /INDEX|SHADOW/, path)
+  }
+  for (const path of ['/auth/%zz', '/auth/login/%e4', '/flux/%zz'])
+    t.equal((await read(path, navigate)).status, 400, `a navigation to ${path}`)
+  const noFiles = [
+    '/.env',
+    '/.git/config',
+    '/../x',
+    '/%2e%2e/x',
+    '/a%00',
+    '/a%2fb',
+    '/a%5cb',
+    '/%e4',
+    '/a/%zz?x=%',
+  ]
+  for (const path of noFiles) {
+    t.equal((await read(path, navigate)).body, 'INDEX', `a navigation to ${path}`)
+    t.not((await read(path)).status, 200, path)
   }
 
   const plain = await read('/v.txt')
