@@ -30,6 +30,7 @@ const DEFAULTS = {
     flows: ['code'],
     redirect: 'per-login',
     pkce: true,
+    refusedGrants: [],
     tokenTimeoutMs: 10_000,
   },
   egress: { https: null, http: null, exempt: [] },

@@ -36,7 +36,10 @@ export function createPlatform(config: Config): Platform {
         const shapes = tokenShapes.filter((shape) => shape.status === status)
         const isNamed =
           challengeNamesInvalidToken(challenge ?? undefined) ||
-          (await bodyNamesInvalidToken([bytes], field('content-encoding') ?? undefined, shapes))
+          (await bodyNamesInvalidToken([bytes], field('content-encoding') ?? undefined, {
+            shapes,
+            isWhole: true,
+          }))
         return {
           status,
           type: field('content-type') ?? '',

@@ -1,3 +1,4 @@
+import { formsOf, hideForms } from '../../src/oauth/foreign-text.ts'
 import { inAscii } from '../in-ascii.ts'
 
 /** One fact of this account, measured. */
@@ -31,7 +32,6 @@ export interface Report {
 }
 
 const QUOTED = 200
-const HIDDEN = '***'
 const WORDS = { ok: 'ok', warning: 'warn', fault: 'FAULT' } as const
 
 export function createReport(options: {
@@ -43,11 +43,7 @@ export function createReport(options: {
   const forms = new Set<string>()
   const findings: Finding[] = []
 
-  const clean = (text: string): string => {
-    // Long ones first: one may be part of another.
-    const longest = [...forms].sort((one, other) => other.length - one.length)
-    return inAscii(longest.reduce((left, form) => left.replaceAll(form, HIDDEN), text))
-  }
+  const clean = (text: string): string => inAscii(hideForms(text, forms))
 
   return {
     findings,
@@ -66,31 +62,8 @@ export function createReport(options: {
     },
     say: (text) => (json ? error : out)(clean(text)),
     hide(secret) {
-      if (secret.length < 4) return
       for (const form of formsOf(secret)) forms.add(form)
     },
     quote: (text) => clean(text.replace(/\s+/g, ' ').trim()).slice(0, QUOTED),
   }
-}
-
-/** A text as it is, percent-encoded, and in base64 at each of the three places where it may begin. */
-function formsOf(text: string): string[] {
-  const encoded = encodeURIComponent(text)
-  const form = new URLSearchParams({ x: text }).toString().slice(2)
-  const bytes = Buffer.from(text)
-  const base64 = [0, 1, 2].map((before) => {
-    const whole = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64')
-    // The first and the last characters also hold bits of what stands beside the text.
-    const from = Math.ceil((before * 4) / 3)
-    const to = Math.floor(((before + bytes.length) * 4) / 3)
-    return whole.slice(from, to)
-  })
-  const lower = (value: string): string => value.replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase())
-  return [text, encoded, lower(encoded), form, lower(form), ...base64, ...base64.map(toUrl)].filter(
-    (each) => each.length >= 4,
-  )
-}
-
-function toUrl(base64: string): string {
-  return base64.replaceAll('+', '-').replaceAll('/', '_')
 }

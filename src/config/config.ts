@@ -180,6 +180,8 @@ export function toOauth(values: Pick<Values, OauthName>) {
     flows: values.OAUTH_FLOWS,
     redirect: values.OAUTH_REDIRECT,
     pkce: values.OAUTH_PKCE === 'S256',
+    /** Further answers to a refresh that end the session. */
+    refusedGrants: values.OAUTH_REFUSED_GRANT ?? [],
     tokenTimeoutMs: values.TOKEN_TIMEOUT_MS,
   } as const
 }

@@ -49,23 +49,23 @@ function faultOf(name: string, value: unknown): string[] {
   return [`must give ${name} 1 to 4096 characters of visible ASCII, with blanks only inside`]
 }
 
-/** A further shape of the invalid-token response: this text or number at this place of the body. */
-export interface TokenShape {
-  readonly status: number
-  /** The names of the pointer. */
-  readonly path: readonly string[]
-  readonly value: string
-}
+/** A further shape of the invalid-token response. */
+export type TokenShape =
+  /** This text or number at this place of the body; `path`: the names of the pointer. */
+  | { readonly status: number; readonly path: readonly string[]; readonly value: string }
+  /** No body at all. */
+  | { readonly status: number; readonly path: null }
 
 // Only these statuses say that nothing was done, and the request is sent again after a refresh.
-const SHAPE = /^(400|401|403):((?:\/[A-Za-z0-9_]+){1,4})=([A-Za-z0-9_.-]{1,64})$/
+const SHAPE = /^(400|401|403):(?:empty|((?:\/[A-Za-z0-9_]+){1,4})=([A-Za-z0-9_.-]{1,64}))$/
 
 const TOKEN_SHAPE: Kind<TokenShape> = {
   accepts:
-    '`STATUS:/json/pointer=VALUE`: the status 400, 401 or 403, 1 to 4 names of `A-Z a-z 0-9 _`, and a code of 1 to 64 of `A-Z a-z 0-9 _ . -`',
+    '`STATUS:/json/pointer=VALUE` (the status 400, 401 or 403, 1 to 4 names of `A-Z a-z 0-9 _`, and a code of 1 to 64 of `A-Z a-z 0-9 _ . -`) or `STATUS:empty` for a response without a body',
   read(text) {
-    const [, status, pointer = '', value = ''] = SHAPE.exec(text) ?? []
+    const [, status, pointer, value = ''] = SHAPE.exec(text) ?? []
     if (status === undefined) return new Refused(`must be ${TOKEN_SHAPE.accepts}, but is ${quoted(text)}`)
+    if (pointer === undefined) return { status: Number(status), path: null }
     return { status: Number(status), path: pointer.slice(1).split('/'), value }
   },
 }

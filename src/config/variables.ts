@@ -22,6 +22,7 @@ import {
   WAC_AND_FLUX,
   wholeNumber,
 } from './kinds.ts'
+import { REFUSED_GRANTS } from './oauth.ts'
 import { OPERATIONS } from './operations-file.ts'
 import { CSP_SOURCES, PERMISSIONS_POLICY } from './page-policy.ts'
 import { REDIS_TARGET } from './redis-url.ts'
@@ -120,6 +121,10 @@ export const TABLE = {
     'a callback address for each sign-in, or one for all',
   ),
   OAUTH_PKCE: withDefault('S256', oneOf('S256', 'off'), 'PKCE (RFC 7636)'),
+  OAUTH_REFUSED_GRANT: optional(
+    REFUSED_GRANTS,
+    'further answers of the token endpoint that mean: this refresh token is dead, so the session ends',
+  ),
   TOKEN_TIMEOUT_MS: withDefault(
     '10000',
     wholeNumber(100, 60_000),
@@ -325,6 +330,7 @@ export const OAUTH_NAMES = [
   'OAUTH_FLOWS',
   'OAUTH_REDIRECT',
   'OAUTH_PKCE',
+  'OAUTH_REFUSED_GRANT',
   'TOKEN_TIMEOUT_MS',
 ] as const satisfies VariableName[]
 

@@ -20,7 +20,16 @@ import type { Config } from '../config/config.ts'
 import type { RedirectFlow } from '../config/variables.ts'
 import type { Secret } from '../secret.ts'
 import { createTokenFetch, type RequestBounds } from './token-fetch.ts'
-import { acceptTokens, classifyFailure, type TokenOutcome } from './token-response.ts'
+import {
+  acceptTokens,
+  classifyFailure,
+  type ErrorAnswer,
+  isInvalidGrant,
+  isRefusedRefresh,
+  readRevocation,
+  readTokens,
+  type TokenOutcome,
+} from './token-response.ts'
 
 interface AuthorizationRequest {
   responseType: RedirectFlow
@@ -92,8 +101,11 @@ export function createAuthorizationServer({
   const tokenFetch = createTokenFetch({ ...common, connections: concurrency + EXTRA_CONNECTIONS })
   const signInFetch = createTokenFetch({ ...common, connections: SIGN_INS_AT_ONCE })
 
-  /** openid-client's settings for one request; without `bounds` it has the whole token timeout. */
-  function configuration(over = tokenFetch, bounds?: RequestBounds): Configuration {
+  /**
+   * openid-client's settings for one request, whose response `read` passes on; without `bounds` it has the whole token
+   * timeout.
+   */
+  function configuration(over = tokenFetch, bounds?: RequestBounds, read = readTokens): Configuration {
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
       authorization_endpoint: oauth.authorizeUrl,
@@ -105,7 +117,9 @@ export function createAuthorizationServer({
     // openid-client converts seconds back to milliseconds, and 2.01 s gives no whole number.
     settings.timeout = undefined
     const fetchWithin: TokenFetch = (url, options) => over.within(bounds ?? wholeTimeout())(url, options)
-    settings[customFetch] = wrapTokenFetch(fetchWithin) as CustomFetch
+    const send = wrapTokenFetch(fetchWithin)
+    settings[customFetch] = (async (url, options) =>
+      await read(await send(url, options as Parameters<TokenFetch>[1]))) as CustomFetch
     // The configuration has already decided whether plain http is permitted.
     allowInsecureRequests(settings)
     return settings
@@ -116,12 +130,17 @@ export function createAuthorizationServer({
     return { sendBefore: clock.monotonic() + timeoutMs, signal: AbortSignal.timeout(timeoutMs) }
   }
 
-  async function request(grant: () => Promise<TokenEndpointResponse>): Promise<TokenOutcome> {
+  /** `secrets`: what the request holds besides the client's secret. */
+  async function request(
+    grant: () => Promise<TokenEndpointResponse>,
+    secrets: readonly (string | Secret | null)[] = [],
+    isRefusal: (answer: ErrorAnswer) => boolean = isInvalidGrant,
+  ): Promise<TokenOutcome> {
     const requestedAt = clock.wall()
     try {
       return acceptTokens(await grant(), requestedAt)
     } catch (error) {
-      return classifyFailure(error)
+      return classifyFailure(error, { secrets: revealed([oauth.clientSecret, ...secrets]), isRefusal })
     }
   }
 
@@ -144,11 +163,13 @@ export function createAuthorizationServer({
       // because not every server echoes them.
       const cameBack = new URL(redirectUri)
       cameBack.searchParams.set('code', code)
-      return request(() =>
-        authorizationCodeGrant(configuration(signInFetch), cameBack, {
-          expectedState: skipStateCheck,
-          ...(verifier === null ? {} : { pkceCodeVerifier: verifier }),
-        }),
+      return request(
+        () =>
+          authorizationCodeGrant(configuration(signInFetch), cameBack, {
+            expectedState: skipStateCheck,
+            ...(verifier === null ? {} : { pkceCodeVerifier: verifier }),
+          }),
+        [code, verifier],
       )
     },
 
@@ -157,11 +178,13 @@ export function createAuthorizationServer({
         name,
         typeof value === 'string' ? value : value.reveal(),
       ])
-      return request(() =>
-        genericGrantRequest(configuration(signInFetch), grantType, {
-          ...Object.fromEntries(fields),
-          scope: oauth.scope,
-        }),
+      return request(
+        () =>
+          genericGrantRequest(configuration(signInFetch), grantType, {
+            ...Object.fromEntries(fields),
+            scope: oauth.scope,
+          }),
+        Object.values(parameters),
       )
     },
 
@@ -170,15 +193,21 @@ export function createAuthorizationServer({
     },
 
     refresh: (refreshToken, bounds) =>
-      request(() => refreshTokenGrant(configuration(tokenFetch, bounds), refreshToken.reveal())),
+      request(
+        () => refreshTokenGrant(configuration(tokenFetch, bounds), refreshToken.reveal()),
+        [refreshToken],
+        (answer) => isRefusedRefresh(answer, oauth.refusedGrants),
+      ),
 
     async revoke(token, hint) {
       if (oauth.revocationUrl === null) return null
       try {
-        await tokenRevocation(configuration(), token.reveal(), { token_type_hint: hint })
+        const settings = configuration(tokenFetch, undefined, readRevocation)
+        await tokenRevocation(settings, token.reveal(), { token_type_hint: hint })
         return null
       } catch (error) {
-        return classifyFailure(error).reason
+        const secrets = revealed([oauth.clientSecret, token])
+        return classifyFailure(error, { secrets, isRefusal: () => false }).reason
       }
     },
 
@@ -186,4 +215,10 @@ export function createAuthorizationServer({
       await Promise.all([tokenFetch.close(), signInFetch.close()])
     },
   }
+}
+
+function revealed(secrets: readonly (string | Secret | null)[]): string[] {
+  return secrets.flatMap((secret) =>
+    secret === null ? [] : typeof secret === 'string' ? secret : secret.reveal(),
+  )
 }

@@ -1,7 +1,9 @@
-import { ClientError, ResponseBodyError, WWWAuthenticateChallengeError } from 'openid-client'
+import { ClientError } from 'openid-client'
+import type { RefusedGrant } from '../config/oauth.ts'
 import { EgressFailure } from '../egress.ts'
 import { jsonObject } from '../json.ts'
 import { Secret } from '../secret.ts'
+import { quoteForeign } from './foreign-text.ts'
 
 /** The tokens of a successful response (RFC 6749 section 5.1), checked and bounded. */
 export interface GrantedTokens {
@@ -11,16 +13,32 @@ export interface GrantedTokens {
   lifeSeconds: number
   /** Epoch milliseconds, counted from the instant before the request was sent. */
   expiresAt: number
+  /**
+   * When the refresh token ends unless it is refreshed before, epoch milliseconds; null or absent where that is not
+   * known. In a response without a new refresh token it is the end of the old one.
+   */
+  refreshExpiresAt?: number | null
   scope: string | null
   /** The registered callback, as the token endpoint names it (service document, section 2.3). */
   callback?: string | null
 }
 
+/** A response of 300 and above, as a log may show it. */
+export interface ErrorAnswer {
+  readonly status: number
+  /** The OAuth error code (RFC 6749 section 5.2): 1 to 64 printable characters. null: there is none that can be read. */
+  readonly code: string | null
+  /** The response has no body. */
+  readonly isEmpty: boolean
+  /** `error_description`: at most 200 characters of ASCII, in which the secrets of the request are replaced. */
+  readonly description: string | null
+}
+
 /** The result of a token request. Only `refused` means that the grant itself is dead. `reason` is for the log. */
 export type TokenOutcome =
   | { kind: 'granted'; tokens: GrantedTokens }
-  /** A parsed OAuth `invalid_grant` (RFC 6749 section 5.2). */
-  | { kind: 'refused'; reason: string }
+  /** `invalid_grant`; for a refresh also what `isRefusedRefresh` says. */
+  | { kind: 'refused'; reason: string; answer?: ErrorAnswer }
   /** The request was not sent, or the response says that nothing was done: the grant is still unused. */
   | {
       kind: 'unavailable'
@@ -31,6 +49,8 @@ export type TokenOutcome =
       ofThisGrant: boolean
       /** The token endpoint rejects this client: no sign-in succeeds until an operator has changed something. */
       rejectsClient?: boolean
+      /** Absent where none came. */
+      answer?: ErrorAnswer
     }
   /** The request was sent and no readable response came: the grant may have been used up. */
   | {
@@ -39,6 +59,8 @@ export type TokenOutcome =
       timedOut: boolean
       /** Status of a response that reports a failure of the token endpoint, 500 to 599. */
       failedStatus?: number
+      /** Absent where none came. */
+      answer?: ErrorAnswer
     }
 
 /** The token endpoint gave no readable response. `sent`: the request may have reached it. */
@@ -57,31 +79,65 @@ export class NoTokenResponse extends Error {
 /** Life of an access token when the response does not say (service document, section 8). */
 const DEFAULT_LIFE_SECONDS = 3_600
 const MAX_LIFE_SECONDS = 86_400
+/** No session lasts longer, so a later end is none. */
+const MAX_REFRESH_LIFE_SECONDS = 31_536_000
 const MAX_RETRY_AFTER_SECONDS = 60
 
-// Normalize: before openid-client reads the response.
+// Read: before openid-client does.
 
 /**
- * The body of a 200 response as openid-client accepts it, or null where the text is not a JSON object. For an odd
- * optional member openid-client rejects the whole response, and with it the rotated refresh token.
+ * The response to a token request as openid-client accepts it. For an odd optional member openid-client would reject
+ * the whole response, and with it the rotated refresh token. Throws `NoTokens` for a response without tokens.
  */
-export function normalizeTokenResponse(text: string): Record<string, unknown> | null {
+export async function readTokens(response: Response): Promise<Response> {
+  const text = await response.text()
+  if (response.status !== 200) throw new NoTokens(response, text)
   const body = parseObject(text)
-  if (body === null) return null
-  const { refresh_token, scope, token_type, expires_in, id_token: _unused, ...rest } = body
-  return {
+  if (body === null) throw new NoTokens(response, text, 'unreadable')
+  const { refresh_token, scope, token_type = null, expires_in, id_token: _unused, ...rest } = body
+  if (typeof body.access_token !== 'string') throw new NoTokens(response, text, 'without an access token')
+  // openid-client accepts DPoP tokens too, which must not be sent as bearer tokens.
+  if (token_type !== null && !/^bearer$/i.test(String(token_type)))
+    throw new NoTokens(response, text, 'with a token that is no bearer token')
+  return Response.json({
     ...rest,
-    token_type: token_type === undefined || token_type === null ? 'bearer' : token_type,
+    token_type: 'bearer',
     expires_in: lifeSeconds(expires_in),
     ...(typeof refresh_token === 'string' && refresh_token !== '' ? { refresh_token } : {}),
     ...(typeof scope === 'string' ? { scope } : {}),
-  }
+  })
 }
 
-/** Whether a body has an error code (RFC 6749 section 5.2), whatever its content type says. */
-export function hasErrorCode(text: string): boolean {
-  const error = parseObject(text)?.error
-  return typeof error === 'string' && error !== ''
+/** The response to a revocation as openid-client accepts it. Throws `NoTokens` unless it reports success. */
+export async function readRevocation(response: Response): Promise<Response> {
+  const text = await response.text()
+  if (response.ok) return new Response(null, { status: 200 })
+  throw new NoTokens(response, text)
+}
+
+/** The response reports an error, or holds no tokens that can be used. */
+export class NoTokens extends Error {
+  readonly status: number
+  readonly code: string | null
+  /** As it came. */
+  readonly description: string | null
+  readonly isEmpty: boolean
+  /** Seconds from 0 to a minute; null where the response does not say. */
+  readonly retryAfterSeconds: number | null
+
+  constructor({ status, headers }: Response, text: string, fault = '') {
+    const { error, error_description: description } = parseObject(text) ?? {}
+    const code = typeof error === 'string' && error !== '' ? error : null
+    const to = status >= 300 && status < 400 ? placeOf(headers.get('location')) : null
+    const what = code !== null ? describeCode(code) : to !== null ? `to ${to}` : fault
+    super(`the response was ${status}${what === '' ? '' : ` ${what}`}`)
+    this.name = 'NoTokens'
+    this.status = status
+    this.code = code
+    this.description = typeof description === 'string' && description !== '' ? description : null
+    this.isEmpty = text === ''
+    this.retryAfterSeconds = retryAfter(headers)
+  }
 }
 
 /** Some servers begin with a byte order mark, which JSON.parse refuses (RFC 8259 section 8.1). */
@@ -101,6 +157,19 @@ function lifeSeconds(expiresIn: unknown): number {
   return Math.floor(Math.min(seconds, MAX_LIFE_SECONDS))
 }
 
+/**
+ * Life of the refresh token in seconds, by `refresh_expires_in` (Keycloak) or `refresh_token_expires_in`, the shorter
+ * one; null unless one of them is positive. Keycloak writes 0 for one without an end.
+ */
+function refreshLifeSeconds(response: TokenResponse): number | null {
+  const lives = [response.refresh_expires_in, response.refresh_token_expires_in].flatMap((given) => {
+    const digits = typeof given === 'string' && /^\d+$/.test(given)
+    const seconds = typeof given === 'number' || digits ? Number(given) : 0
+    return seconds > 0 ? [Math.min(seconds, MAX_REFRESH_LIFE_SECONDS)] : []
+  })
+  return lives.length === 0 ? null : Math.min(...lives)
+}
+
 // Validate: the tokens of a response, whichever way it came.
 
 /** The members of a successful response that are used; `expires_in` in seconds. */
@@ -112,6 +181,8 @@ interface TokenResponse {
   expires_in?: number | undefined
   scope?: string | undefined
   callback?: unknown
+  refresh_expires_in?: unknown
+  refresh_token_expires_in?: unknown
 }
 
 /**
@@ -133,8 +204,8 @@ export function acceptTokens(
   if (!/^[\x21-\x7e]+$/.test(access_token)) {
     return inDoubt('the access token holds characters outside visible ASCII')
   }
-  // openid-client accepts DPoP tokens too, which must not be sent as bearer tokens.
   if (token_type.toLowerCase() !== 'bearer') return inDoubt('the access token is no bearer token')
+  const refreshSeconds = refreshLifeSeconds(response)
   return {
     kind: 'granted',
     tokens: {
@@ -142,6 +213,7 @@ export function acceptTokens(
       refreshToken: refresh_token === undefined ? null : new Secret(refresh_token),
       lifeSeconds: seconds,
       expiresAt: requestedAt + seconds * 1_000,
+      refreshExpiresAt: refreshSeconds === null ? null : requestedAt + Math.ceil(refreshSeconds * 1_000),
       scope: scope ?? null,
       callback: typeof callback === 'string' ? callback : null,
     },
@@ -181,34 +253,70 @@ const OF_ALL_GRANTS: ReadonlySet<string> = new Set([
   'slow_down',
 ])
 
+/** What is known of the request that failed. */
+interface FailureFacts {
+  /** What the request held: replaced in the description. */
+  secrets: readonly string[]
+  /** Whether a 4xx other than 429 says that the grant itself is dead. */
+  isRefusal: (answer: ErrorAnswer) => boolean
+}
+
+/** RFC 6749 section 5.2; oauth2orize sends it with 403. */
+export function isInvalidGrant({ code }: ErrorAnswer): boolean {
+  return code === 'invalid_grant'
+}
+
+/**
+ * Whether an answer to a refresh says that the refresh token is dead. A refresh asks for no scope, so `invalid_scope`
+ * is about the grant: Keycloak says so when a consent is missing. `shapes` are those of OAUTH_REFUSED_GRANT.
+ */
+export function isRefusedRefresh(
+  { status, code, isEmpty }: ErrorAnswer,
+  shapes: readonly RefusedGrant[],
+): boolean {
+  if (code === 'invalid_grant' || code === 'invalid_scope') return true
+  return shapes.some(
+    (shape) => shape.status === status && (shape.code === null ? isEmpty : shape.code === code),
+  )
+}
+
 /** What an error of openid-client's grant functions means; never `granted`. */
-export function classifyFailure(error: unknown): Exclude<TokenOutcome, { kind: 'granted' }> {
+export function classifyFailure(
+  error: unknown,
+  { secrets, isRefusal }: FailureFacts,
+): Exclude<TokenOutcome, { kind: 'granted' }> {
   const noResponse = findCause(error, NoTokenResponse)
   if (noResponse !== null) {
     const { message: reason, timedOut } = noResponse
     if (noResponse.sent) return { kind: 'in_doubt', reason, timedOut }
     return { kind: 'unavailable', reason, retryAfterSeconds: null, timedOut, ofThisGrant: false }
   }
-  const response = responseOf(error)
-  if (response === null) return inDoubt(errorName(error))
-  const { status } = response
-  if (status < 300) return inDoubt(`the response was ${status}, unreadable`)
-  const code = error instanceof ResponseBodyError ? error.error : null
-  if (code === 'invalid_grant' && (status === 400 || status === 401)) return { kind: 'refused', reason: code }
-  const reason = `the response was ${status}${code === null ? '' : ` ${describeCode(code)}`}`
-  const retryAfterSeconds = retryAfter(response)
+  const noTokens = findCause(error, NoTokens)
+  if (noTokens === null) return inDoubt(errorName(error))
+  const { status, message: reason, retryAfterSeconds, isEmpty } = noTokens
+  if (status < 300) return inDoubt(reason)
+  const code = noTokens.code !== null && PRINTABLE_CODE.test(noTokens.code) ? noTokens.code : null
+  const description = noTokens.description === null ? null : quoteForeign(noTokens.description, secrets)
+  const answer = { status, code, isEmpty, description }
+  // Some servers redirect to a page whatever went wrong, also after they have acted.
+  if (status < 400) return { ...inDoubt(reason), answer }
   // Gateways answer 500 to 504 for a request that they lost after the server had acted on it.
   if (status >= 500 && (status !== 503 || retryAfterSeconds === null)) {
-    return { ...inDoubt(reason), failedStatus: status }
+    return { ...inDoubt(reason), failedStatus: status, answer }
   }
+  const isDefinite = status < 500 && status !== 429
+  if (isDefinite && isRefusal(answer)) return { kind: 'refused', reason: code ?? reason, answer }
+  // A 401 is about the client, whatever its code: Keycloak has none of the usual ones for a wrong secret.
+  const rejectsClient = status === 401 || (code !== null && CLIENT_ERRORS.has(code))
   return {
     kind: 'unavailable',
     reason,
     // 0 seconds ask for no wait.
     retryAfterSeconds: retryAfterSeconds === 0 ? null : retryAfterSeconds,
     timedOut: false,
-    ofThisGrant: code !== null && status >= 400 && status <= 403 && !OF_ALL_GRANTS.has(code),
-    rejectsClient: code !== null && CLIENT_ERRORS.has(code),
+    ofThisGrant: isDefinite && !rejectsClient && code !== null && !OF_ALL_GRANTS.has(code),
+    rejectsClient,
+    answer,
   }
 }
 
@@ -217,8 +325,8 @@ function inDoubt(reason: string): Extract<TokenOutcome, { kind: 'in_doubt' }> {
 }
 
 /** Seconds from 0 to a minute, or null where the response does not say (RFC 9110 section 10.2.3). */
-function retryAfter(response: Response): number | null {
-  const header = response.headers.get('retry-after') ?? ''
+function retryAfter(headers: Headers): number | null {
+  const header = headers.get('retry-after') ?? ''
   // Date.parse alone would read "-1" and "1.5" as dates.
   const isDate = header.endsWith(' GMT')
   const seconds = isDate
@@ -229,9 +337,20 @@ function retryAfter(response: Response): number | null {
   return Number.isNaN(seconds) ? null : Math.min(Math.max(seconds, 0), MAX_RETRY_AFTER_SECONDS)
 }
 
+/** The path of a redirect without its parameters, or null without one. */
+function placeOf(location: string | null): string | null {
+  if (location === null || !URL.canParse(location, 'http://localhost')) return null
+  const [path = ''] = new URL(location, 'http://localhost').pathname.split(';')
+  return path.slice(0, MAX_PLACE)
+}
+
+const MAX_PLACE = 100
+
+const PRINTABLE_CODE = /^[\x20-\x7e]{1,64}$/
+
 /** The code goes to the log: only the characters that RFC 6749 allows in it, and at most 64 of them. */
 function describeCode(code: string): string {
-  if (!/^[\x20-\x7e]{1,64}$/.test(code)) return 'with an unreadable error code'
+  if (!PRINTABLE_CODE.test(code)) return 'with an unreadable error code'
   return CLIENT_ERRORS.has(code) ? `${code}: check CLIENT_ID and CLIENT_SECRET` : code
 }
 
@@ -246,12 +365,6 @@ function codeOf(cause: unknown): string {
 function errorName(error: unknown): string {
   if (error instanceof ClientError && error.code !== undefined) return error.code
   return error instanceof Error ? error.name : 'unknown'
-}
-
-function responseOf(error: unknown): Response | null {
-  if (error instanceof ResponseBodyError || error instanceof WWWAuthenticateChallengeError)
-    return error.response
-  return findCause(error, Response)
 }
 
 function findCause<T>(error: unknown, type: abstract new (...args: never[]) => T): T | null {

@@ -27,13 +27,16 @@ export function challengeNamesInvalidToken(challenge: string | string[] | undefi
  * service does not document its error body, so the usual places count: a member `error`, `errorCode`,
  * `error_code` or `code` of the whole, or of its `error` or `responseStatus`, in JSON (also wrapped as JSONP)
  * and JSV; the same names as elements in XML; `error=` in a form. Lists of field errors and prose do not
- * count, but `shapes` do, those of this status from `UPSTREAM_INVALID_TOKEN`. Never rejects: an unknown coding names nothing.
+ * count, but `shapes` do, those of this status from `UPSTREAM_INVALID_TOKEN`; `isWhole`: the body ends with these
+ * chunks. Never rejects: an unknown coding names nothing.
  */
 export async function bodyNamesInvalidToken(
   chunks: Buffer[],
   contentEncoding: string | string[] | undefined,
-  shapes: readonly TokenShape[] = [],
+  { shapes = [], isWhole = false }: { shapes?: readonly TokenShape[]; isWhole?: boolean } = {},
 ): Promise<boolean> {
+  if (isWhole && shapes.some(({ path }) => path === null) && chunks.every(({ length }) => length === 0))
+    return true
   return textNamesInvalidToken(await decodedStart(chunks, contentEncoding?.toString()), shapes)
 }
 
@@ -116,7 +119,8 @@ function hasShape(values: Generator<Value>, shapes: readonly TokenShape[]): bool
     const isNamed = (names: readonly string[]) =>
       names.length === path.length &&
       names.every((name, at) => (anyCase ? isSameName(name, path[at]!) : name === path[at]))
-    if (shapes.some((shape) => shape.value === text && isNamed(shape.path))) return true
+    if (shapes.some((shape) => shape.path !== null && shape.value === text && isNamed(shape.path)))
+      return true
   }
   return false
 }

@@ -435,7 +435,10 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private searchBody(): void {
     this.searching = true
     const shapes = this.shared.tokenShapes.filter(({ status }) => status === this.status)
-    bodyNamesInvalidToken(this.held, this.headers['content-encoding'], shapes)
+    // The response to a HEAD may have the length of a body that does not come.
+    const isWhole =
+      this.complete && (this.held.length > 0 || Number(this.headers['content-length'] ?? 0) === 0)
+    bodyNamesInvalidToken(this.held, this.headers['content-encoding'], { shapes, isWhole })
       .then((namesInvalidToken) => this.bodySearched(namesInvalidToken))
       .catch((error: Error) => {
         if (this.phase === 'inspecting') this.finish(failureOf(error))

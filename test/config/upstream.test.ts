@@ -61,11 +61,13 @@ t.test('UPSTREAM_INVALID_TOKEN is a list of shapes, each a status, a pointer and
     { status: 400, path: ['responseStatus', 'errorCode'], value: 'TokenExpired' },
     { status: 403, path: ['a', 'b', 'c', '1'], value: 'a.B_c-9' },
   ])
+  t.strictSame(shapesOf('403:empty'), [{ status: 403, path: null }])
   t.strictSame(shapesOf(''), [])
   const says = [/^UPSTREAM_INVALID_TOKEN has a faulty entry: number \d /]
   for (const text of [
     ...['404:/a=b', '500:/a=b', '200:/a=b', '/a=b', '400:a=b', '400:/=b', '400:/a/=b', '400:/a', '400:/a='],
     ...['400:/a/b/c/d/e=f', '400:/a-b=c', '400:/a~1b=c', '400:/a=b c', '400:/a=b=c', '400:/a=b,'],
+    ...['402:empty', '403:Empty', '403:empty=', '403:', '403'],
     ...['400: /a=b', `400:/a=${'v'.repeat(65)}`],
   ])
     t.match(faultsOf({ UPSTREAM_INVALID_TOKEN: text }), says, text)

@@ -70,9 +70,14 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
   ['503 with a challenge', empty('503 Oh', CHALLENGE), { ...DOUBT, failedStatus: 503 }],
   ['503 with more than 64 KiB', text('503 Oh', 'x'.repeat(70_000)), { ...DOUBT, failedStatus: 503 }],
   ['520', empty('520 Oh'), DOUBT],
-  ['302', empty('302 Found', 'Location: /login'), UNAVAILABLE],
-  ['404', text('404 Not Found', 'x', 'text/html'), UNAVAILABLE],
-  ['400 without a body', empty('400 Bad'), UNAVAILABLE],
+  [
+    '302',
+    empty('302 Found', 'Location: https://sso.example/login;jsessionid=1?a=b'),
+    { ...DOUBT, reason: 'the response was 302 to /login', answer: { status: 302 } },
+  ],
+  ['301 with tokens', http('301 Moved', JSON.stringify(GOOD)), DOUBT],
+  ['404', text('404 Not Found', 'x', 'text/html'), { ...OF_ALL, answer: { isEmpty: false, code: null } }],
+  ['400 without a body', empty('400 Bad'), { ...OF_ALL, answer: { status: 400, isEmpty: true } }],
   ['400 with half of an error', text('400 Bad', '{"error":"invalid_gra'), UNAVAILABLE],
   ['201 with tokens', text('201 Created', JSON.stringify(GOOD)), DOUBT],
   ['204', 'HTTP/1.1 204 No Content\r\n\r\n', DOUBT],
@@ -81,16 +86,26 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
   ['200 with half of the tokens', text('200 OK', '{"access_token":"at"'), DOUBT],
   ['200 with a list', text('200 OK', '[]'), DOUBT],
   ['200 without an access token', text('200 OK', '{"token_type":"bearer"}'), DOUBT],
-  ['200 with more than 64 KiB', text('200 OK', `{"a":"${'x'.repeat(70_000)}"}`), DOUBT],
+  [
+    '200 with more than 64 KiB',
+    text('200 OK', `{"a":"${'x'.repeat(70_000)}"}`),
+    { ...DOUBT, reason: /larger than 65536 bytes/ },
+  ],
   ['what is not HTTP', 'SSH-2.0-OpenSSH_9.2\r\n', DOUBT],
   ['invalid_grant with 400', error('400 Bad', 'invalid_grant'), { ...REFUSED, reason: 'invalid_grant' }],
   ['invalid_grant with 401', error('401 No', 'invalid_grant'), REFUSED],
   ['invalid_grant with a challenge', error('401 No', 'invalid_grant', CHALLENGE), REFUSED],
   ['invalid_grant as text', text('400 Bad', '{"error":"invalid_grant"}', 'text/plain'), REFUSED],
   ['invalid_grant after a byte order mark', text('400 Bad', '\ufeff{"error":"invalid_grant"}'), REFUSED],
-  ['invalid_grant with 403', error('403 No', 'invalid_grant'), UNAVAILABLE],
+  ['invalid_grant with 403', error('403 No', 'invalid_grant'), REFUSED],
+  ['invalid_grant with 418', error('418 Pot', 'invalid_grant'), REFUSED],
+  ['invalid_grant with 429', error('429 Slow', 'invalid_grant'), OF_ALL],
   ['invalid_grant with 503', error('503 No', 'invalid_grant'), DOUBT],
-  ['invalid_grant with 200', error('200 OK', 'invalid_grant'), DOUBT],
+  [
+    'invalid_grant with 200',
+    error('200 OK', 'invalid_grant'),
+    { ...DOUBT, reason: 'the response was 200 invalid_grant' },
+  ],
   [
     'invalid_client with 401',
     error('401 No', 'invalid_client'),
@@ -101,16 +116,23 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
     },
   ],
   ['invalid_client, challenge', error('401 No', 'invalid_client', CHALLENGE), { reason: /invalid_client/ }],
-  ['a bare challenge', empty('401 No', CHALLENGE), UNAVAILABLE],
+  ['a bare challenge', empty('401 No', CHALLENGE), { ...OF_ALL, rejectsClient: true }],
+  ['another code with 401', error('401 No', 'not_allowed'), { ...OF_ALL, rejectsClient: true }],
   ['unauthorized_client', error('400 Bad', 'unauthorized_client'), { ...OF_ALL, rejectsClient: true }],
   ['access_denied', error('400 Bad', 'access_denied'), { ...UNAVAILABLE, ofThisGrant: true }],
-  ['invalid_scope with 403', error('403 No', 'invalid_scope'), { ...UNAVAILABLE, ofThisGrant: true }],
+  ['invalid_scope', error('400 No', 'invalid_scope'), { ...REFUSED, reason: 'invalid_scope' }],
+  ['invalid_scope with 403', error('403 No', 'invalid_scope'), REFUSED],
+  ['a code of the server with 404', error('404 No', 'not_allowed'), { ...UNAVAILABLE, ofThisGrant: true }],
   ['server_error with 400', error('400 Bad', 'server_error'), OF_ALL],
   ['temporarily_unavailable', error('400 Bad', 'temporarily_unavailable'), OF_ALL],
   ['an error code of another type', error('400 Bad', { invalid_grant: 1 }), UNAVAILABLE],
   ['an empty error code', error('400 Bad', ''), UNAVAILABLE],
   ['an unprintable error code', error('400 Bad', '\u001b[2J'), { reason: /unreadable error code/ }],
-  ['token_type mac', granted({ token_type: 'mac' }), DOUBT],
+  [
+    'token_type mac',
+    granted({ token_type: 'mac' }),
+    { ...DOUBT, reason: /200 with a token that is no bearer/ },
+  ],
   ['token_type DPoP', granted({ token_type: 'DPoP' }), DOUBT],
   ['an access token outside ASCII', granted({ access_token: 'ä' }), DOUBT],
   ['an access token with a line break', granted({ access_token: 'a\r\nb' }), DOUBT],
@@ -123,6 +145,81 @@ t.test('each response of the token endpoint has its outcome, which names no toke
     t.match(outcome, expected, what)
     t.notMatch(JSON.stringify(outcome), /refresh token\+/, what)
   }
+})
+
+t.test('OAUTH_REFUSED_GRANT says which further answers to a refresh are refusals', async (t) => {
+  const env = { OAUTH_REFUSED_GRANT: '400:empty,404:empty,400:invalid_request' }
+  const cut = 'HTTP/1.1 400 Bad\r\nContent-Length: 9\r\n\r\n'
+  const shapes: [response: string, expected: object][] = [
+    [empty('400 Bad'), { ...REFUSED, reason: 'the response was 400' }],
+    [http('400 Bad', ' '), UNAVAILABLE],
+    [cut, UNAVAILABLE],
+    [empty('404 None'), REFUSED],
+    [empty('403 No'), UNAVAILABLE],
+    [error('400 Bad', 'invalid_request'), { ...REFUSED, reason: 'invalid_request' }],
+    [error('401 No', 'invalid_request'), UNAVAILABLE],
+    [error('400 Bad', 'invalid_requests'), UNAVAILABLE],
+    [error('500 Oh', 'invalid_request'), DOUBT],
+    [error('400 Bad', 'invalid_grant'), REFUSED],
+  ]
+  for (const [response, expected] of shapes) {
+    const { url } = await rawTokenEndpoint(
+      t,
+      (socket) => void socket.write(response, () => response === cut && socket.end()),
+    )
+    const client = clientOf(t, url, { ...env, TOKEN_TIMEOUT_MS: '60000' })
+    t.match(await client.refresh(TOKEN, bounds(60_000)), expected, response)
+    const redeemed = await client.redeemCode({ redirectUri: url, code: 'c', verifier: null })
+    t.equal(redeemed.kind === 'refused', /invalid_grant/.test(response), 'a code has no such shapes')
+  }
+})
+
+t.test('the description of an error is at most 200 characters of ASCII without a secret', async (t) => {
+  const [secret, token] = ['a secret+/&=', 'the refresh token+&=']
+  const base64 = Buffer.from(`the-client:${secret}`).toString('base64')
+  const parts = [secret, encodeURIComponent(secret), token, new URLSearchParams({ token }).toString(), base64]
+  const description = `not ${parts.join(' | ')}: \u001b[2J\n ünknown ${'x'.repeat(300)}`
+  const body = JSON.stringify({ error: 'invalid_grant', error_description: description })
+  const { outcome } = await refreshAt(t, (socket) => socket.write(http('400 Bad', body)))
+  const said = outcome.kind === 'refused' ? (outcome.answer?.description ?? '') : ''
+  t.match(said, /^not \*\*\* \| \*\*\* \| \*\*\* \| token=\*\*\* \| \S*\*\*\*\S*: \?\[2J \?nknown x+$/)
+  t.equal(said.length, 200)
+  for (const odd of [undefined, null, '', 7, ['x'], {}]) {
+    const text = JSON.stringify({ error: 'invalid_request', error_description: odd })
+    const { outcome: plain } = await refreshAt(t, (socket) => socket.write(http('400 Bad', text)))
+    t.match(plain, { answer: { description: null } })
+  }
+})
+
+t.test('a redirect of the token endpoint is not followed', async (t) => {
+  for (const status of ['301', '302', '303', '307', '308']) {
+    const target = await rawTokenEndpoint(t, (socket) => socket.write(http('200 OK', JSON.stringify(GOOD))))
+    const { outcome, requests } = await refreshAt(t, (socket) =>
+      socket.write(empty(`${status} Elsewhere`, `Location: ${target.url}/oauth/token`)),
+    )
+    t.match(outcome, { ...DOUBT, reason: `the response was ${status} to /oauth/token` })
+    t.equal(requests.length, 1)
+    t.equal(target.requests.length, 0, 'the secret and the token went nowhere else')
+  }
+})
+
+t.test('a token response that ends too early, at any length, is a doubt', async (t) => {
+  const whole = http('200 OK', JSON.stringify(GOOD))
+  let length = 0
+  const { url } = await rawTokenEndpoint(t, (socket) => void socket.end(whole.slice(0, length)))
+  const client = clientOf(t, url)
+  for (; length < whole.length; length += 1)
+    t.match(await client.refresh(TOKEN, bounds(60_000)), DOUBT, `${length} bytes`)
+  t.match(await client.refresh(TOKEN, bounds(60_000)), { kind: 'granted' }, 'the whole')
+})
+
+t.test('a token response with a body of any length below the whole is a doubt', async (t) => {
+  const whole = JSON.stringify(GOOD)
+  let length = 0
+  const { url } = await rawTokenEndpoint(t, (socket) => socket.write(http('200 OK', whole.slice(0, length))))
+  const client = clientOf(t, url)
+  for (; length < whole.length; length += 1)
+    t.match(await client.refresh(TOKEN, bounds(60_000)), DOUBT, `${length} bytes`)
 })
 
 t.test('a response that does not end, or does not come, leaves a doubt after its timeout', async (t) => {
@@ -301,6 +398,23 @@ t.test('odd or absent optional members do not lose the tokens', async (t) => {
   for (const [lifeSeconds, ...all] of LIVES)
     for (const expires_in of all)
       t.match(await grant({ ...GOOD, expires_in }), { lifeSeconds }, `expires_in ${expires_in}`)
+})
+
+t.test('the end of the refresh token is kept where the response names it', async (t) => {
+  const endOf = async (change: object) => {
+    const { outcome } = await refreshAt(t, (socket) => socket.write(granted(change)))
+    return outcome.kind === 'granted' ? outcome.tokens.refreshExpiresAt : outcome.reason
+  }
+  for (const name of ['refresh_expires_in', 'refresh_token_expires_in']) {
+    for (const seconds of [1_800, '1800'])
+      t.equal(await endOf({ [name]: seconds }), 2_800_000, `${name} ${seconds}`)
+    t.equal(await endOf({ [name]: 0.5 }), 1_000_500, 'below a second')
+    t.equal(await endOf({ [name]: 1e300 }), 31_537_000_000, 'at most a year')
+    for (const none of [undefined, null, 0, '0', -1, '-1', '', 'soon', '1e3', true, [], {}])
+      t.equal(await endOf({ [name]: none }), null, `${name} ${JSON.stringify(none)}`)
+  }
+  t.equal(await endOf({ refresh_expires_in: 60, refresh_token_expires_in: 30 }), 1_030_000, 'the earlier one')
+  t.equal(await endOf({ refresh_expires_in: 0, refresh_token_expires_in: 30 }), 1_030_000)
 })
 
 t.test('a revocation returns null, or why it failed', async (t) => {

@@ -100,7 +100,7 @@ const SHAPES = [
   { status: 400, path: ['a', 'b', 'c', 'd'], value: 'deep' },
 ]
 const shaped = (text: string): Promise<boolean> =>
-  bodyNamesInvalidToken([Buffer.from(text)], undefined, SHAPES)
+  bodyNamesInvalidToken([Buffer.from(text)], undefined, { shapes: SHAPES })
 
 t.test('a body of a configured shape is found', async (t) => {
   for (const body of [
@@ -184,4 +184,13 @@ t.test('a hostile body or challenge is searched in time proportional to its leng
   }
   const { user } = process.cpuUsage(begin)
   t.ok(user < 20_000_000, `${user} microseconds`)
+})
+
+t.test('a whole body without a byte has the shape `empty`, and no other body', async (t) => {
+  const shapes = [{ status: 403, path: null }]
+  t.ok(await bodyNamesInvalidToken([], undefined, { shapes, isWhole: true }))
+  t.ok(await bodyNamesInvalidToken([Buffer.alloc(0)], 'gzip', { shapes, isWhole: true }))
+  t.notOk(await bodyNamesInvalidToken([], undefined, { shapes }), 'more may come')
+  t.notOk(await bodyNamesInvalidToken([], undefined, { isWhole: true }))
+  t.notOk(await bodyNamesInvalidToken([Buffer.from(' ')], undefined, { shapes, isWhole: true }))
 })

@@ -151,6 +151,25 @@ t.test('a configured shape counts for its own status alone, for writes too', asy
   }
 })
 
+t.test('with 403:empty a 403 is a refused token if it has no body', async (t) => {
+  const head = (fields: string, status = FORBIDDEN) => `HTTP/1.1 ${status}\r\n${fields}\r\n\r\n`
+  const tokenShapes = [{ status: 403, path: null }]
+  const kindOf = async (response: string, method = 'GET', shapes: typeof tokenShapes = tokenShapes) => {
+    const { port, outcome } = await start(t, (socket) => socket.end(response), { tokenShapes: shapes })
+    await rawBrowser(t, port, [`${method} /x HTTP/1.1`, 'Host: a', 'Connection: close']).answer
+    return (await outcome(0)).kind
+  }
+  const [none, some] = [head('Content-Length: 0'), head('Content-Length: 9')]
+  for (const empty of [none, head('Connection: close'), `${head('Transfer-Encoding: chunked')}0\r\n\r\n`])
+    t.equal(await kindOf(empty), 'token_refused', empty)
+  t.equal(await kindOf(none, 'HEAD'), 'token_refused')
+  t.not(await kindOf(some, 'HEAD'), 'token_refused', 'a GET would have a body')
+  t.not(await kindOf(some), 'token_refused', 'it was cut off')
+  t.not(await kindOf(`${head('Content-Length: 1')} `), 'token_refused')
+  t.not(await kindOf(head('Content-Length: 0', BAD)), 'token_refused', 'another status')
+  t.not(await kindOf(none, 'GET', []), 'token_refused', 'no such setting')
+})
+
 t.test('a refusal whose connection breaks is searched as far as it came', async (t) => {
   const tokenShapes = [{ status: 400, path: ['code'], value: '4011' }]
   for (const [status, body, expected] of [

@@ -90,6 +90,7 @@ t.test('the demo prints what the README shows', async (t) => {
 for (const [name, heading] of [
   ['UPSTREAM_HEADERS', 'Send further header fields to the resource server'],
   ['UPSTREAM_INVALID_TOKEN', 'Recognise the response to an invalid token'],
+  ['OAUTH_REFUSED_GRANT', 'Recognise a refused refresh token'],
 ] as const) {
   t.test(`the server accepts the ${name} that docs/configuration.md shows`, async (t) => {
     const code = codeBlock('docs/configuration.md', heading, 'sh')

@@ -1,6 +1,12 @@
-import { ResponseBodyError } from 'openid-client'
 import { CONNECT_TIMEOUT_MS, type RequestBounds } from '../../src/oauth/token-fetch.ts'
-import { classifyFailure, NoTokenResponse, type TokenOutcome } from '../../src/oauth/token-response.ts'
+import {
+  classifyFailure,
+  type ErrorAnswer,
+  isRefusedRefresh,
+  NoTokenResponse,
+  NoTokens,
+  type TokenOutcome,
+} from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import type { Deployment } from './deployment.ts'
 import type { ProtocolStep } from './faults.ts'
@@ -198,7 +204,7 @@ export class SimulatedAuthorizationServer {
       }
       const noResponse = (cause: unknown): void => {
         if (presentation !== null) this.#checker.closed(presentation)
-        finish(classifyFailure(new NoTokenResponse(presentation !== null, cause)))
+        finish(classifyFailure(new NoTokenResponse(presentation !== null, cause), REFRESH))
       }
       const onAbort = (): void => noResponse(signal.reason)
       const broken = (): void => noResponse(new Error('the connection broke'))
@@ -328,14 +334,12 @@ export class SimulatedAuthorizationServer {
 
 const INVALID_GRANT: ErrorResponse = { status: 400, error: 'invalid_grant', retryAfterSeconds: null }
 
-/** What the server makes of such a response, which openid-client reports as an error. */
+/** What the server makes of such a response to a refresh. */
 function outcomeOf({ status, error, retryAfterSeconds }: ErrorResponse): TokenOutcome {
   const headers = new Headers()
   if (retryAfterSeconds !== null) headers.set('retry-after', String(retryAfterSeconds))
   const response = new Response(null, { status, headers })
-  return classifyFailure(
-    error === null
-      ? new Error('unexpected HTTP status code', { cause: response })
-      : new ResponseBodyError('an error code in the response body', { cause: { error }, response }),
-  )
+  return classifyFailure(new NoTokens(response, error === null ? '' : JSON.stringify({ error })), REFRESH)
 }
+
+const REFRESH = { secrets: [], isRefusal: (answer: ErrorAnswer) => isRefusedRefresh(answer, []) }

@@ -81,7 +81,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'server-error-is-no-doubt',
     what: 'a 502 of the token endpoint counts as if nothing had been done',
     file: 'src/oauth/token-response.ts',
-    find: 'return { ...inDoubt(reason), failedStatus: status }',
+    find: 'return { ...inDoubt(reason), failedStatus: status, answer }',
     put: "return { kind: 'unavailable', reason, retryAfterSeconds, timedOut: false, ofThisGrant: false }",
   },
   {

@@ -42,7 +42,7 @@ const tokens = fc.record(
   { requiredKeys: ['access_token'] },
 )
 const CODES = words(
-  'invalid_grant invalid_client invalid_request server_error INVALID_GRANT temporarily_unavailable',
+  'invalid_grant invalid_scope invalid_client invalid_request server_error INVALID_GRANT temporarily_unavailable',
 )
 const error = fc.record(
   {
@@ -155,7 +155,8 @@ function permitted({ status, body, framing, retryAfter }: TokenAnswer): TokenOut
     const asksToWait = retryAfter !== null && (/^\d+$/.test(retryAfter) || / GMT$/.test(retryAfter))
     return [status === 503 && asksToWait ? 'unavailable' : 'in_doubt']
   }
-  const isRefusal = (status === 400 || status === 401) && value?.error === 'invalid_grant'
+  if (status < 400) return ['in_doubt']
+  const isRefusal = status !== 429 && (value?.error === 'invalid_grant' || value?.error === 'invalid_scope')
   if (!isRefusal) return ['unavailable']
   return isCut ? ['refused', 'unavailable'] : ['refused']
 }
@@ -202,10 +203,11 @@ export const tokenResponses = createFuzzer<TokenAnswer>({
         throw new Error(`${JSON.stringify(outcome)} instead of ${kinds.join(' or ')}`)
       }
       requireGranted(outcome, given)
-      // Of the response only an error code may be logged.
-      const { error: code } = parsed(given.body) ?? {}
+      // Of the response only an error code and its description may be logged.
+      const { error: code, error_description: description } = parsed(given.body) ?? {}
       const isLogged = outcome.kind !== 'granted' && JSON.stringify(outcome).includes(CANARY)
-      if (isLogged && code !== CANARY) throw new Error(`it is logged: ${JSON.stringify(outcome)}`)
+      if (isLogged && code !== CANARY && description !== CANARY)
+        throw new Error(`it is logged: ${JSON.stringify(outcome)}`)
       return outcome.kind
     }
   },
