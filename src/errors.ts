@@ -37,7 +37,7 @@ export const PROBLEM_CODES = Object.keys(TABLE) as readonly ProblemCode[]
 interface ProblemOptions {
   /** Fixed text, or text that names a parameter or member. Never text of an upstream or of a cause. */
   detail?: string
-  /** Only for `upstream_error`, which carries the resource server's own status. */
+  /** For `upstream_error`, which carries the resource server's own status, and where `Retry-After` helps (503). */
   status?: number
   headers?: Record<string, string>
   /** Further members of the body, for example `loginUrl`. */

@@ -67,11 +67,29 @@ export function isQueryText(text: string): boolean {
 }
 
 /**
- * How names are compared where the platform may read them without regard to case or separators. Upper case first: some
- * letters, as the long s, are only then the same.
+ * How names are compared where the platform may read them without regard to case, separators or blanks at the ends. Upper
+ * case first: some letters, as the long s, are only then the same.
  */
 export function sameName(name: string): string {
-  return name.toUpperCase().toLowerCase().replace(/[_-]/g, '')
+  return name.toUpperCase().toLowerCase().replace(/[_-]/g, '').trim()
+}
+
+/** They would name an account or a format, present another token, or turn the response into a script. */
+const RESERVED_IN_QUERIES: ReadonlySet<string> = new Set(
+  [
+    ...['wac', 'format', 'callback', 'access_token', 'oauth_token', 'token', 'bearer', 'api_key'],
+    ...['authsecret', 'ss-id', 'ss-pid', 'ss-tok'],
+  ].map(sameName),
+)
+
+// Not compared as the others are: `method` is an honest name.
+const METHOD_OVERRIDES: ReadonlySet<string> = new Set([
+  ...['x-http-method-override', 'x-http-method', 'x-method-override', '_method'],
+])
+
+/** Whether the platform might take a parameter of the query for more than data of the operation, however it is spelled. */
+export function isReservedInQueries(name: string): boolean {
+  return RESERVED_IN_QUERIES.has(sameName(name)) || METHOD_OVERRIDES.has(name.trim().toLowerCase())
 }
 
 const AJV_OPTIONS = { strict: true, strictRequired: false, allowUnionTypes: true, logger: false } as const

@@ -9,6 +9,7 @@ import {
   FORMATS,
   type Format,
   isQueryText,
+  isReservedInQueries,
   METHODS,
   type Method,
   mayMatchSamePath,
@@ -29,13 +30,6 @@ const NAME = /^[A-Z][A-Za-z0-9]{0,39}$/
 const PARAMETER_NAME = /^[A-Za-z][A-Za-z0-9_]{0,39}$/
 const QUERY_NAME = /^[A-Za-z0-9_.$-]{1,64}$/
 const LITERAL = /^[A-Za-z0-9_.~-]+$/
-
-// They would name an account or a format, present another token, turn the response into a script, or change the method.
-const RESERVED_QUERY: ReadonlySet<string> = new Set([
-  ...['wac', 'format', 'callback', 'access_token', 'oauth_token', 'token', 'bearer', 'apikey', 'api_key'],
-  ...['authsecret', 'ss-id', 'ss-pid', 'ss-tok'],
-  ...['x-http-method-override', 'x-http-method', 'x-method-override', '_method'],
-])
 
 /** Where the platform says who has signed in. */
 export interface Identity {
@@ -280,7 +274,7 @@ function readQuery(
   for (const [name, type] of Object.entries(value)) {
     const pointer = at('query', name)
     if (!QUERY_NAME.test(name)) report(pointer, 'must have a name of 1 to 64 of A-Z a-z 0-9 _ . $ -')
-    if (RESERVED_QUERY.has(name.toLowerCase())) report(pointer, 'cannot be declared')
+    if (isReservedInQueries(name)) report(pointer, 'cannot be declared')
     if (taken.has(sameName(name)))
       report(pointer, 'has the name of a member of the body or of a parameter of the path')
     const known = queryTypeOf(type)
@@ -353,7 +347,8 @@ function readBody(
   for (const { pointer, fault } of found) report(at('body', 'schema') + pointer, fault)
   if (found.length === 0) {
     try {
-      compileBodySchema(schema)
+      // A reference that leads back to itself ends in no stack.
+      compileBodySchema(schema)({})
     } catch (error) {
       report(
         at('body', 'schema'),

@@ -19,6 +19,8 @@ export interface ForwardOptions {
   /** Receives each call that ended: seconds, and the status of the response or 0. */
   observe: (operation: string, status: number, seconds: number) => void
   log: Logger
+  /** Of the bodies of all updates that are under way. */
+  mostBytes?: number
 }
 
 /**
@@ -45,11 +47,13 @@ interface Forwarding<C> {
 type Authorized = { readonly authorization: string }
 
 export function createForward(options: ForwardOptions): Forward {
-  const { callers, application, resourceServer, accounts, observe, log } = options
+  const { callers, application, resourceServer, accounts, observe, log, mostBytes = MOST_BYTES } = options
+  let bytes = 0
 
   // No promise for a cached caller: each costs as much as a step of the work itself.
   return function forward(request, reply, outgoing) {
     request.target = outgoing
+    if (outgoing.body !== null) keep(outgoing.body.length, reply)
     const caller = callers.cached(request.headers.cookie)
     if (caller === null) {
       findAndSend(request, reply, outgoing).catch((error: unknown) => reply.send(error))
@@ -57,6 +61,15 @@ export function createForward(options: ForwardOptions): Forward {
     }
     checkAccount(outgoing.wac, accounts)
     send({ request, reply, outgoing, source: callers, resourceServer, holder: caller.key, calls: 0 }, caller)
+  }
+
+  /** Counts the body of an update until its response is over. */
+  function keep(length: number, { raw }: FastifyReply): void {
+    if (bytes + length > mostBytes) throw overloaded()
+    bytes += length
+    raw.once('close', () => {
+      bytes -= length
+    })
   }
 
   /** 403 for the account comes after 401 and before 503, so it is checked while the caller is found. */
@@ -114,6 +127,9 @@ export function createForward(options: ForwardOptions): Forward {
         case 'crowded':
           reply.send(problem('rate_limited', CROWDED))
           return
+        case 'full':
+          reply.send(overloaded())
+          return
         case 'token_refused': {
           const expired = source.hasExpired(caller)
           const mayRefresh = forwarding.calls === 1 || (expired && forwarding.calls === 2)
@@ -143,6 +159,15 @@ export function createForward(options: ForwardOptions): Forward {
   function sendWith<C extends Authorized>(forwarding: Forwarding<C>, found: Promise<C>): void {
     found.then((caller) => send(forwarding, caller)).catch((error: unknown) => forwarding.reply.send(error))
   }
+}
+
+/** Bodies up to 10 MiB are permitted; eight of them may be under way. */
+const MOST_BYTES = 80 * 1024 * 1024
+
+function overloaded(): Problem {
+  const detail =
+    'Too many updates wait for the server behind this one. This one has not been sent: try again.'
+  return problem('upstream_unavailable', { status: 503, detail, headers: { 'retry-after': '5' } })
 }
 
 const CROWDED = {

@@ -1,22 +1,13 @@
 import type { FastifyRequest } from 'fastify'
 import { GET_FLUX } from '../config/built-in.ts'
+import { isReservedInQueries, sameName } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { headersNamed, parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
+import { parameterAt } from '../http/problems.ts'
 import { ID, PATHS } from '../paths.ts'
 import { MEDIA_TYPE } from './formats.ts'
 import { compileOperation, type Query, queryWithFormat, type RoutedOperation } from './operation.ts'
 import { type AccountRules, FORWARD_PROBLEMS, forwardProblem, WAC_SCHEMA } from './outgoing-request.ts'
-
-/** Parameters that would present another token, turn the response into a script, or change the method. */
-const REJECTED = new Set([
-  'access_token',
-  'oauth_token',
-  'callback',
-  'x-http-method-override',
-  'x-http-method',
-  'x-method-override',
-  '_method',
-])
 
 /** GetFlux, with or without the account in the path. `isSessionOptional`: the application reads without a session. */
 export function getFlux(accounts: AccountRules, isSessionOptional: boolean): RoutedOperation {
@@ -30,15 +21,15 @@ export function getFlux(accounts: AccountRules, isSessionOptional: boolean): Rou
 
 /** Other parameters pass: the document does not say which ones there are. */
 function readQuery(request: FastifyRequest, path: Readonly<Record<string, string | number>>): Query {
-  return queryWithFormat(request, GET_FLUX.formats, ({ name, value, raw }) => {
-    // Some servers read names in any case.
-    const lowerName = name.trim().toLowerCase()
-    if (REJECTED.has(lowerName))
-      throw problem('invalid_request', `The parameter ${lowerName} is not allowed.`)
+  return queryWithFormat(request, GET_FLUX.formats, ({ name, value, raw }, position) => {
+    const spelled = sameName(name)
+    const parameter = parameterAt(position, name.trim().toLowerCase())
     // Some servers let a parameter of the query override the path's.
-    if ((lowerName === 'wac' && value !== path.wac) || (lowerName === 'fluxid' && value !== path.fluxId)) {
-      throw problem('invalid_request', `The parameter ${lowerName} does not agree with the path.`)
-    }
+    const ofPath = spelled === 'wac' ? path.wac : spelled === 'fluxid' ? path.fluxId : null
+    if (ofPath !== null && ofPath !== value)
+      throw problem('invalid_request', `${parameter} does not agree with the path.`)
+    if (ofPath === null && isReservedInQueries(name))
+      throw problem('invalid_request', `${parameter} is not allowed.`)
     return raw
   })
 }
@@ -71,7 +62,8 @@ function routesOf(isSessionOptional: boolean): RoutedOperation['routes'] {
       parameters: {
         type: 'object',
         additionalProperties: { type: ['string', 'number', 'boolean'] },
-        description: `Any other parameter, passed on under its own name; refused are ${[...REJECTED].join(', ')}.`,
+        description:
+          'Any other parameter, passed on under its own name, but for those that would name an account or a token, wrap the response, or change the method.',
       },
     }),
     headers: requestHeaders('If-None-Match', 'If-Modified-Since', 'Range'),

@@ -41,11 +41,8 @@ interface OperationRoute {
   readonly config?: { readonly mayBeFile: true }
 }
 
-/**
- * Reads path and query, and returns what makes the request of the parsed body (of nothing, if the operation takes none).
- * Both throw the problem with what they read.
- */
-type ReadOperation = (request: FastifyRequest<{ Params: Params }>) => (body: unknown) => OutgoingRequest
+/** Reads path, query and the parsed body. Throws the problem with the first of them that has one. */
+type ReadOperation = (request: FastifyRequest<{ Params: Params }>) => OutgoingRequest
 
 /** What the document of the platform has for one operation alone. */
 interface Particulars {
@@ -79,21 +76,19 @@ export function compileOperation(
     const { params } = request
     const { path, values, targetId } = readPath(readParams === undefined ? params : readParams(params))
     const { format, query, jsonp } = readQuery(request, values)
-    return (body) => {
-      const filled = fill === null ? null : fill(body, values)
-      const wac = account === 'none' ? null : String(filled?.wac ?? values.wac)
-      return {
-        operation: name,
-        wac,
-        targetId,
-        application,
-        method: request.method === 'HEAD' ? 'HEAD' : method,
-        path: query === '' ? path : `${path}?${query}`,
-        accept: MEDIA_TYPE[format],
-        contentType: filled === null ? MEDIA_TYPE[format] : MEDIA_TYPE.JSON,
-        body: filled === null ? null : Buffer.from(JSON.stringify(filled.body)),
-        jsonp,
-      }
+    const filled = fill === null ? null : fill(request.body, values)
+    const wac = account === 'none' ? null : String(filled?.wac ?? values.wac)
+    return {
+      operation: name,
+      wac,
+      targetId,
+      application,
+      method: request.method === 'HEAD' ? 'HEAD' : method,
+      path: query === '' ? path : `${path}?${query}`,
+      accept: MEDIA_TYPE[format],
+      contentType: filled === null ? MEDIA_TYPE[format] : MEDIA_TYPE.JSON,
+      body: filled === null ? null : Buffer.from(JSON.stringify(filled.body)),
+      jsonp,
     }
   }
 }
@@ -189,8 +184,7 @@ export function queryWithFormat(
   let format: Format | null = null
   const passed: string[] = []
   for (const [position, parameter] of queryParameters(url).entries()) {
-    // Some servers read names in any case.
-    if (parameter.name.trim().toLowerCase() !== 'format') passed.push(pass(parameter, position))
+    if (sameName(parameter.name) !== 'format') passed.push(pass(parameter, position))
     else if (format !== null) throw problem('invalid_request', 'The parameter format is repeated.')
     else format = namedFormat(parameter.value, formats)
   }

@@ -76,13 +76,19 @@ export interface QueryParameter {
   raw: string
 }
 
+const MAX_PARAMETERS = 100
+
+/** What a page makes of an object, or of a list of them, that it puts into an address. */
+const OBJECTS_AS_TEXT = /^\[object Object\](?:,\[object Object\])*$/
+
 /** The parameters of a URL's query, in their order. Throws `invalid_request`, naming the parameter, if one is malformed. */
 export function queryParameters(url: string): QueryParameter[] {
   const at = url.indexOf('?')
   if (at < 0 || at === url.length - 1) return []
-  return url
-    .slice(at + 1)
-    .split('&')
+  const parts = url.slice(at + 1).split('&', MAX_PARAMETERS + 1)
+  if (parts.length > MAX_PARAMETERS)
+    throw problem('invalid_request', `The query has more than ${MAX_PARAMETERS} parameters.`)
+  return parts
     .filter((raw) => raw !== '')
     .map((raw, position) => {
       const [rawName, rawValue] = split(raw)
@@ -90,8 +96,11 @@ export function queryParameters(url: string): QueryParameter[] {
       const name = decode(rawName, parameter)
       if (/\p{Cc}/u.test(name))
         throw problem('invalid_request', `${parameter} has a control character in its name.`)
+      const value = decode(rawValue, parameter)
+      if (OBJECTS_AS_TEXT.test(value))
+        throw problem('invalid_request', `${parameter} is ${value}: give it a text or a number.`)
       // Some servers separate parameters at semicolons: encoded, a semicolon hides no parameter from us.
-      return { name, value: decode(rawValue, parameter), raw: raw.replaceAll(';', '%3B') }
+      return { name, value, raw: raw.replaceAll(';', '%3B') }
     })
 }
 
@@ -141,7 +150,7 @@ export const FORWARD_PROBLEMS = {
   401: forwardProblem('login_required'),
   403: forwardProblem('cross_origin, wac_not_allowed, upstream_refused'),
   502: forwardProblem('upstream_unavailable'),
-  503: forwardProblem('store_unavailable, authorization_server_unavailable'),
+  503: forwardProblem('store_unavailable, authorization_server_unavailable, upstream_unavailable'),
   504: forwardProblem('upstream_timeout'),
   default: forwardProblem(
     "upstream_error, with the resource server's own status; or the resource server's own response",

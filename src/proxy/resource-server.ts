@@ -26,8 +26,10 @@ export type Outcome =
   | { kind: 'client_gone' }
   /** The response broke off half-way, and the browser's connection with it. */
   | { kind: 'cut'; status: number }
-  /** The holder of the call had too many others; nothing was sent. */
+  /** The call has waited too long for others of its holder; nothing was sent. */
   | { kind: 'crowded' }
+  /** The updates of its holder that wait keep too many bytes; nothing was sent. */
+  | { kind: 'full' }
   /** The access token was refused: any 401, or a 400 or 403 whose head or body says so. */
   | { kind: 'token_refused'; namesInvalidToken: boolean; status: number }
   /** Nothing was sent: the store could not show that the session goes on with this token. `error`: why it could not be asked. */
@@ -84,7 +86,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   const places = (kept: boolean): Places => ({
     connections: new Connections({ origin: base.origin, proxy, timeoutMs, most: connections, kept }),
     waiting: new Set(),
-    shares: kept ? new Shares(share) : new Shares(share, MOST_UPDATES_WAITING),
+    shares: kept ? new Shares(share) : new Shares(share, MOST_WAITING_BYTES),
   })
   let open = 0
   let whenIdle: (() => void) | null = null
@@ -151,8 +153,10 @@ type Phase =
   | 'ended' // everything is written, the browser has not taken it all
   | 'over' // the outcome is given; what still comes is dropped
 
-/** Of one holder. Each keeps its body in memory. */
-const MOST_UPDATES_WAITING = 1_000
+/** Of the updates of one holder. */
+const MOST_WAITING_BYTES = 16 * 1024 * 1024
+/** What a call that waits takes besides its body: its connection, the parsed head, the objects of the framework. */
+const BYTES_OF_CALL = 16 * 1024
 
 /** A rejected response up to this size is read to its end, if that comes soon: its connection can then be used again. */
 const DRAINED_BYTES = 64 * 1024
@@ -195,6 +199,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private started = false
   /** It has waited for a share or a place, so its session may have ended since. */
   private waited = false
+  readonly keptBytes: number
   private timer: NodeJS.Timeout | undefined
   private readonly onClose = () => this.browserClosed()
 
@@ -208,6 +213,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.share = this.own.shares.of(call.holder)
     const { outgoing, request, authorization, traceparent, requestId } = call
     const { method, accept, contentType, body } = outgoing
+    this.keptBytes = BYTES_OF_CALL + (body?.length ?? 0)
     const inHeader = shared.tokenIn === 'header'
     this.options = {
       path: shared.prefix + (inHeader ? outgoing.path : withToken(outgoing.path, authorization)),
@@ -236,9 +242,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     const entered = this.own.shares.enter(this.share, this)
     if (entered === 'started') return
     this.waited = true
-    const crowded = (): void => this.finish({ kind: 'crowded' })
-    if (entered === 'full') crowded()
-    else this.timer = setTimeout(crowded, this.shared.timeoutMs)
+    if (entered === 'full') this.finish({ kind: 'full' })
+    else this.timer = setTimeout(() => this.finish({ kind: 'crowded' }), this.shared.timeoutMs)
   }
 
   /** Sends a call that has its place in the share of its holder. */
@@ -531,7 +536,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     if (!this.closed) response.off('close', this.onClose)
     if (this.pipelined) request.socket.off('close', this.onClose)
     if (this.waited) {
-      this.share.waiting.delete(this)
+      this.own.shares.forget(this.share, this)
       // While all connections are busy, nothing else would forget it.
       this.shared.kept.waiting.delete(this)
       this.shared.fresh.waiting.delete(this)

@@ -13,16 +13,9 @@ import { declaredOperation } from './declared-operation.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFlux } from './get-flux.ts'
 import type { Params, RoutedOperation } from './operation.ts'
-import { type OutgoingRequest, PLATFORM_ERROR } from './outgoing-request.ts'
+import { PLATFORM_ERROR } from './outgoing-request.ts'
 import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
 import { updateSite } from './update-site.ts'
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** Makes the request to send of the parsed body, after path and query have been read. */
-    toOutgoing: ((body: unknown) => OutgoingRequest) | null
-  }
-}
 
 interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'trustMs' | 'observe'> {
   config: Config
@@ -92,7 +85,6 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
 
   // Fastify calls this when the last call is over.
   scope.addHook('onClose', async () => void (await Promise.all(connected.map(({ close }) => close()))))
-  scope.decorateRequest('toOutgoing', null)
   scope.addHook('onRequest', (request, _reply, done) => {
     const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
     done(own ? undefined : crossOrigin(request.headers, publicUrl))
@@ -125,13 +117,16 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
         // The schemas describe: the operation reads path and query, and validates the body after it has filled it in.
         validatorCompiler: () => () => true,
         bodyLimit: upstream.bodyLimitBytes,
-        // Problems with path, query and type come before those with the body, which is read next.
         onRequest(request, _reply, done) {
-          request.toOutgoing = read(request)
           checkHeaders(request)
           done()
         },
-        handler: (request, reply) => forward(request, reply, request.toOutgoing!(request.body)),
+        handler(request, reply) {
+          const outgoing = read(request)
+          // A call that waits keeps its body as it is sent: parsed it can take twenty times as much.
+          request.body = undefined
+          forward(request, reply, outgoing)
+        },
       })
     }
   }

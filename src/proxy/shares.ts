@@ -1,5 +1,7 @@
 /** A call that waits until one of the same holder ends. */
 interface Waiting {
+  /** What it keeps in memory meanwhile. */
+  readonly keptBytes: number
   start(): void
 }
 
@@ -8,6 +10,8 @@ export interface Share {
   open: number
   /** In the order of their arrival. */
   readonly waiting: Set<Waiting>
+  /** Of those that wait. */
+  waitingBytes: number
 }
 
 /** Above so many holders those without a call are forgotten. */
@@ -20,20 +24,20 @@ const MAX_HOLDERS = 50_000
 export class Shares {
   /** Calls at once for one holder. */
   private readonly most: number
-  /** Further calls of a holder are refused at once. */
-  private readonly mostWaiting: number
+  /** Of the waiting calls of a holder: further ones are refused at once. */
+  private readonly mostBytes: number
   private readonly shares = new Map<string, Share>()
 
-  constructor(most: number, mostWaiting = Number.POSITIVE_INFINITY) {
+  constructor(most: number, mostBytes = Number.POSITIVE_INFINITY) {
     this.most = most
-    this.mostWaiting = mostWaiting
+    this.mostBytes = mostBytes
   }
 
   of(holder: string): Share {
     const known = this.shares.get(holder)
     if (known !== undefined) return known
     if (this.shares.size >= MAX_HOLDERS) this.forgetIdle()
-    const share = { open: 0, waiting: new Set<Waiting>() }
+    const share = { open: 0, waiting: new Set<Waiting>(), waitingBytes: 0 }
     this.shares.set(holder, share)
     return share
   }
@@ -41,8 +45,9 @@ export class Shares {
   /** Starts the call now, or when one of the same holder leaves; `full`: too many wait already. */
   enter(share: Share, call: Waiting): 'started' | 'waits' | 'full' {
     if (share.open >= this.most) {
-      if (share.waiting.size >= this.mostWaiting) return 'full'
+      if (share.waitingBytes + call.keptBytes > this.mostBytes) return 'full'
       share.waiting.add(call)
+      share.waitingBytes += call.keptBytes
       return 'waits'
     }
     share.open += 1
@@ -57,8 +62,13 @@ export class Shares {
       return
     }
     const next = share.waiting.values().next().value!
-    share.waiting.delete(next)
+    this.forget(share, next)
     next.start()
+  }
+
+  /** A call that may wait wants to start no more. */
+  forget(share: Share, call: Waiting): void {
+    if (share.waiting.delete(call)) share.waitingBytes -= call.keptBytes
   }
 
   private forgetIdle(): void {

@@ -30,13 +30,10 @@ export function updateSite(accounts: AccountRules): RoutedOperation[] {
       schemas: [{ $id: 'SiteUpdateWithTarget', ...SITE_UPDATE_WITH_TARGET }],
       takesBody: true,
       read(request) {
-        const toOutgoing = readInBody(request)
-        return (body) => {
-          const outgoing = toOutgoing(body)
-          // The schema has found it.
-          const { siteID } = body as { siteID: number }
-          return { ...outgoing, targetId: String(siteID) }
-        }
+        const outgoing = readInBody(request)
+        // The schema has found it.
+        const { siteID } = request.body as { siteID: number }
+        return { ...outgoing, targetId: String(siteID) }
       },
     },
   ]

@@ -192,11 +192,10 @@ t.test('a schema is one that Ajv checks whole', async (t) => {
   t.equal(schema({ type: 'object', bar: 1, properties: { a: { foo: 1, minLength: -1 } } }).length, 3, 'all')
 })
 
-t.test('a reference leads to a schema of the same schema, in no circle that doubles the work', async (t) => {
+t.test('a reference leads to a schema of the same schema, and not only to itself', async (t) => {
   const circle = (node: object) =>
     schema({ type: 'object', properties: { root: { $ref: '#/$defs/node' } }, $defs: { node } })
   const child = { child: { $ref: '#/$defs/node' } }
-  const choice = { properties: child }
   for (const tree of [
     { type: 'object', properties: child },
     { type: 'object', properties: { children: { type: 'array', items: child.child } } },
@@ -204,48 +203,42 @@ t.test('a reference leads to a schema of the same schema, in no circle that doub
     true as never,
   ])
     t.strictSame(circle(tree), [], JSON.stringify(tree))
-  for (const node of [
-    { oneOf: [choice, choice] },
-    { allOf: [choice], properties: child },
-    { $ref: '#/$defs/node' },
-    { $ref: '#/$defs/node', properties: child },
-    { if: choice, properties: { other: {} } },
-  ])
-    t.match(circle(node).join('\n'), /refers to itself in a circle/, JSON.stringify(node))
-  t.match(schema({ type: 'object', $ref: '#' }), [/refers to itself in a circle/])
+  t.match(schema({ type: 'object', $ref: '#' }), [/is refused by Ajv: Maximum call stack/])
   const hidden = [{ type: 'string', pattern: '^(a+)+$' }]
   const pointing = { a: { $ref: '#/properties/b/enum/0' }, b: { enum: hidden } }
   const says = [/a\/\$ref must be # and the JSON pointer of a schema/]
   t.match(schema({ type: 'object', properties: pointing }), says, 'what is no schema was not checked')
+  for (const $ref of ['https://example.com/x', 'other.json', '#/properties/none'])
+    t.match(schema({ type: 'object', properties: { a: { $ref } } }), says, $ref)
 })
 
 t.test('a pattern needs a limit of the length, and must not be slow', async (t) => {
   const pattern = (text: string, more: object = { maxLength: 256 }) =>
     schema({ type: 'object', properties: { a: { type: 'string', pattern: text, ...more } } })
-  const fast = String.raw`^[a-z]+?$ ^(?=[a-z])(?:ab)?(?:cd){2}$ ^(?:a|b)-\d{2,4}$ ^(ab)+$ ^\(\+\)*$ ^[(+*]+$ ^(a+)?$`
-  for (const text of words(fast)) t.strictSame(pattern(text), [], text)
-  t.strictSame(pattern('^[^@]+@[^@]+\\.[^@]+$', { maxLength: 100 }), [])
+  const date = String.raw`^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?Z?$`
+  for (const text of [
+    ...words(
+      String.raw`^[a-z]+?$ ^(?=[a-z])(?:ab)?(?:cd){2}$ ^(?:a|b)-\d{2,4}$ ^(ab)+$ ^\(\+\)*$ ^[(+*]+$ ^(a+)?$`,
+    ),
+    // Each text matches in one way, or in few.
+    ...words(
+      String.raw`^(a|b)*$ ^((a|b))+$ ^a*b*c*d*$ ^[^@]+@[^@]+\.[^@]+$ ^[a-z0-9]+(-[a-z0-9]+)*$ ^[\p{L}\p{N}]+$`,
+    ),
+    ...[date, '^\\u{61}?b$'],
+  ])
+    t.strictSame(pattern(text), [], text)
   t.match(pattern('^a$', {}), [/needs maxLength of at most 256/])
   t.match(pattern('^a$', { maxLength: 257 }), [/needs maxLength/])
   for (const text of [
-    ...words('^(a+)+$ ^(?:a*)*$ ^(a|b)*$ ^((a+))+$ ^(a{2,}){3}$ ^((a|b))+$ ^a*b*c*d*$ a*a*b'),
-    ...words(String.raw`^(?:(?:a+)?)+$ ^(?:a?){26}a{26}$ ^(?:a?)*$ ^(a*)\1b$ ^(?<x>a*)\k<x>b$`),
+    ...words('^(a+)+$ ^(?:a*)*$ ^(a|a)*$ ^((a+))+$ ^(a{2,}){3}$ ^.*.*.*.*x$ a*a*a*b'),
+    ...words(String.raw`^(?:(?:a+)?)+$ ^(?:a?){26}a{26}$ ^(?:a?)*$ ^(\w+\s?)*$`),
     `^${'(a|aa)'.repeat(30)}$`,
     `^${'a?'.repeat(30)}${'a'.repeat(30)}$`,
+    // The braces are no count, and their question mark makes nothing lazy.
+    `^${'\\u{61}?'.repeat(25)}$`,
   ])
     t.match(pattern(text), [/could keep it busy/], text)
-  // A body may hold thousands of these.
-  const items = (text: string) =>
-    schema({
-      type: 'object',
-      properties: { a: { type: 'array', items: { type: 'string', pattern: text, maxLength: 64 } } },
-    })
-  t.strictSame(items('^[a-z]+-[0-9]+$'), [])
-  const slow = { type: 'string', pattern: '^[a-z]*[0-9]*[a-z]*$', maxLength: 64 }
-  t.match(items(slow.pattern), [/items\/pattern .*could keep it busy/])
-  t.strictSame(schema({ type: 'object', properties: { items: slow } }), [], 'a member of that name')
-  const list = { type: 'array', items: { $ref: '#/properties/a' } }
-  t.match(schema({ type: 'object', properties: { a: slow, list } }), [/a\/pattern .*could keep it busy/])
+  t.match(pattern('^(a$'), [/is refused by Ajv|could keep it busy/], 'no pattern at all')
 })
 
 t.test('a list of unique items needs a limit of its length', async (t) => {

@@ -11,5 +11,6 @@ runTogether(
   'flows/refresh-single.test.ts',
   'flows/store-at-start.test.ts',
   'flows/switchover.test.ts',
+  'flows/waiting-updates.test.ts',
   'flows/why-ended.test.ts',
 )

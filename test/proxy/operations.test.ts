@@ -216,6 +216,8 @@ t.test('a body is validated, completed and written again', async (t) => {
     ['{"name":"N","buildingID":"7"}', /buildingID does not agree/],
     ['{"name":"N","buildingId":7,"BUILDING_ID":7}', /buildingID is there twice/],
     ['{"name":"N","wac":"ACME"}', /wac does not agree/],
+    ['{"name":"N"," wac":"ACME"}', /wac does not agree/],
+    ['{"name":"N","_wac ":"ACME"}', /wac does not agree/],
     ['{"name":"N","Wac":"DEMO","wac":"DEMO"}', /wac is there twice/],
     ['{"name":"N","wType":"Other"}', /wType does not agree/],
     ['{"name":"N","name":"M"}', /name is there twice/],

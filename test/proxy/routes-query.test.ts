@@ -4,6 +4,8 @@ import { type Header, proxyCaller } from './proxy-caller.ts'
 
 const TYPES = { JSON: 'application/json', XML: 'application/xml', CSV: 'text/csv', JSV: 'text/jsv' }
 
+const words = (text: string): string[] => text.split(' ')
+
 /** What a browser sends for a navigation. */
 const HTML = 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8'
 
@@ -115,10 +117,28 @@ t.test('a parameter that would change method or path is 400, however it is writt
     ['w%61c=ACME', 'wac'],
     ['FluxId=secret', 'fluxid'],
     ['+wac=ACME', 'wac'],
+    // Names are compared as a platform might read them.
+    ['w_ac=ACME', 'w_ac'],
+    ['wa-c=ACME', 'wa-c'],
+    ['wac+=ACME', 'wac'],
+    ['flux_id=other', 'flux_id'],
+    ['Flux-ID=other', 'flux-id'],
     ['access_token%00=1', 'control character'],
     ['wac%0A=ACME', 'control character'],
   ] as const)
     refused(t, await get(`/flux/a?${query}`), new RegExp(named), query)
+  for (const name of words(
+    'access-token accesstoken oauthToken TOKEN bearer apikey api_key Api-Key authsecret ss-id',
+  ))
+    refused(t, await get(`/flux/a?${name}=x`), /is not allowed/, name)
+  for (const name of words(
+    'ssid ss_pid SS-TOK call_back +callback callback+ auth-secret +_method X-HTTP-METHOD+',
+  ))
+    refused(t, await get(`/flux/a?${name}=x`), /is not allowed/, name)
+  for (const query of ['for-mat=XML&format=CSV', 'f_ormat=zip'])
+    refused(t, await get(`/flux/a?${query}`), /format/, query)
+  await get('/flux/a?for_mat=XML')
+  t.equal(sent().url, '/DEMO/flux/a?format=XML', 'another spelling of format is format')
   await get('/flux/a?WAC=DEMO&fluxId=a')
   t.equal(sent().url, '/DEMO/flux/a?format=JSON&WAC=DEMO&fluxId=a', 'in agreement')
 })
@@ -138,10 +158,25 @@ t.test('other parameters are sent unchanged and in their order', async (t) => {
     ['', 'format=JSON'],
     ['a=?b', 'format=JSON&a=?b'],
     ["a='b'", "format=JSON&a='b'"],
+    ['method=kriging', 'format=JSON&method=kriging'],
   ] as const) {
     await get(`/flux/a?${query}`)
     t.equal(sent().url, `/DEMO/flux/a?${expected}`, query)
   }
+})
+
+t.test('an object as a value is 400, since it would read the wrong data', async (t) => {
+  const { get, refused } = await proxyCaller()
+  for (const value of ['[object Object]', '%5Bobject%20Object%5D', '[object+Object],[object+Object]'])
+    refused(t, await get(`/flux/a?filter=${value.replace(' ', '%20')}`), /filter is \[object Object\]/, value)
+  t.equal((await get('/flux/a?filter=an+[object+Object]')).status, 200)
+})
+
+t.test('a query of more than 100 parameters is 400', async (t) => {
+  const { get, sent, refused } = await proxyCaller()
+  t.equal((await get(`/flux/a?${'a&'.repeat(99)}b`)).status, 200)
+  sent()
+  refused(t, await get(`/flux/a?${'a&'.repeat(100)}b`), /more than 100 parameters/, '101')
 })
 
 t.test('a malformed query is 400 and names the parameter', async (t) => {

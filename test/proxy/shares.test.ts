@@ -58,13 +58,19 @@ t.test('updates beyond the share of their holder wait for it', async (t) => {
   t.equal((await second).status, 200, 'once the first has ended')
 })
 
-t.test('a call is refused at once if too many of its holder wait', async (t) => {
-  const shares = new Shares(1, 2)
+t.test('a call is refused at once if those of its holder that wait keep too many bytes', async (t) => {
+  const shares = new Shares(1, 100)
   const share = shares.of('a')
-  const enter = () => shares.enter(share, { start() {} })
-  t.strictSame([enter(), enter(), enter(), enter()], ['started', 'waits', 'waits', 'full'])
+  const call = (keptBytes: number) => ({ keptBytes, start() {} })
+  const enter = (keptBytes: number) => shares.enter(share, call(keptBytes))
+  t.equal(enter(1_000), 'started', 'it does not wait')
+  t.strictSame([enter(60), enter(41), enter(40), enter(1)], ['waits', 'full', 'waits', 'full'])
+  t.equal(shares.enter(shares.of('b'), call(1_000)), 'started', 'of another holder')
   shares.leave(share)
-  t.equal(enter(), 'waits')
+  t.strictSame([enter(61), enter(60)], ['full', 'waits'], 'the first has left 60')
+  const [left] = share.waiting
+  shares.forget(share, left!)
+  t.equal(enter(40), 'waits', 'and one that left 40')
 })
 
 t.test(
