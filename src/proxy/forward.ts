@@ -60,6 +60,7 @@ export function createForward(options: ForwardOptions): Forward {
       return
     }
     checkAccount(outgoing.wac, accounts)
+    noteActivity(request, caller)
     send({ request, reply, outgoing, source: callers, resourceServer, holder: caller.key, calls: 0 }, caller)
   }
 
@@ -91,7 +92,13 @@ export function createForward(options: ForwardOptions): Forward {
       const found = await source.find()
       return send({ request, reply, outgoing, source, resourceServer, holder, calls: 0 }, found)
     }
+    noteActivity(request, caller)
     send({ request, reply, outgoing, source: callers, resourceServer, holder: caller.key, calls: 0 }, caller)
+  }
+
+  /** Not of a timer of the page: one that polls would keep its user signed in until the absolute limit. */
+  function noteActivity({ headers }: FastifyRequest, caller: Caller): void {
+    if (headers['x-activity'] !== 'none') callers.noteActivity(caller)
   }
 
   function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {

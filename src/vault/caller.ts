@@ -65,6 +65,8 @@ export interface Callers extends CallerSource<Caller> {
    * runs once a session is there, or the store cannot say, so that what it throws comes after 401 and before 503. `request`: for the log.
    */
   find(header: string | undefined, onSession: () => void, request: RequestInLog): Promise<Caller>
+  /** The user of the session is active: moves its idle limit, recorded once in `touchIntervalMs`. */
+  noteActivity(caller: Caller): void
 }
 
 export interface CallersOptions {
@@ -111,7 +113,6 @@ export function createCallers(options: CallersOptions): Callers {
     const at = clock.monotonic()
     if (caller === null || at >= caller.usableUntil) return null
     observe('hit')
-    noteActivity(caller, at)
     return caller
   }
 
@@ -143,19 +144,17 @@ export function createCallers(options: CallersOptions): Callers {
     if ('kind' in looked && looked.kind !== 'live') throw notLiveProblem(looked)
     onSession()
     // The wait for a token may have been long, and a refresh of this process has changed the record.
-    const caller =
-      'kind' in looked
-        ? await current(requireCaller(await tokens.obtainAccessToken(looked.session), options), request)
-        : looked
-    noteActivity(caller, clock.monotonic())
-    return caller
+    return 'kind' in looked
+      ? await current(requireCaller(await tokens.obtainAccessToken(looked.session), options), request)
+      : looked
   }
 
   async function current(caller: Caller, request: RequestInLog): Promise<Caller> {
     return (await prove(caller)) ? caller : await callerOf(caller.key, () => {}, request)
   }
 
-  function noteActivity(caller: Caller, at: number): void {
+  function noteActivity(caller: Caller): void {
+    const at = clock.monotonic()
     if (at - caller.activeAt < touchEveryMs) return
     caller.activeAt = at
     // One that the store does not take is lost: the next follows after the same interval.
@@ -175,9 +174,7 @@ export function createCallers(options: CallersOptions): Callers {
         const access = await tokens.obtainAccessToken(session, refused.gen)
         if (access.kind === 'not_refreshable' && namesInvalidToken)
           throw await endInvalidToken(refused, request)
-        const caller = await current(requireCaller(access, options), request)
-        noteActivity(caller, clock.monotonic())
-        return caller
+        return await current(requireCaller(access, options), request)
       }
       default:
         throw notLiveProblem(found)
@@ -201,6 +198,7 @@ export function createCallers(options: CallersOptions): Callers {
     isProven: (caller) => clock.monotonic() < caller.provenUntil,
     prove,
     current,
+    noteActivity,
   }
 }
 

@@ -88,6 +88,25 @@ t.test('GET /auth/session does not extend the session', async (t) => {
   }
 })
 
+t.test('a call with X-Activity: none is served and does not extend the session', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '2', SESSION_CACHE_MS: '0' })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const { idleExpiresAt } = (await browser.fetch('/auth/session')).json()
+  const poll = () => browser.fetch('/flux/a', { headers: { 'x-activity': 'none' } })
+  const limit = Date.parse(String(idleExpiresAt))
+  for (let served = 0; Date.now() < limit - 50; served += 1) {
+    const { status } = await poll()
+    if (Date.now() >= limit - 50) break
+    t.equal(status, 200, `call ${served}`)
+    await elapsed(50)
+  }
+  await elapsed(limit - Date.now() + 20)
+  t.match((await poll()).json(), { code: 'login_required', reason: 'idle' })
+  t.strictSame((await browser.fetch('/auth/session')).json().ended, { reason: 'idle', at: idleExpiresAt })
+})
+
 t.test('POST /auth/session moves the idle limit and never the absolute one', async (t) => {
   const { browser } = await signedInOverRedis(t, { SESSION_IDLE_SECONDS: '60', SESSION_MAX_SECONDS: '61' })
   const signedInAt = Date.now()

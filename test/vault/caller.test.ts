@@ -96,7 +96,11 @@ async function start(t: Test) {
   return {
     ...{ callers, clock, cookie, counts, key, looked, state, store },
     /** As a route does it: from memory, else from the store. */
-    call: async () => callers.cached(cookie) ?? (await callers.find(cookie, () => {}, REQUEST)),
+    async call() {
+      const caller = callers.cached(cookie) ?? (await callers.find(cookie, () => {}, REQUEST))
+      callers.noteActivity(caller)
+      return caller
+    },
     /** Replaces the tokens as another replica does. */
     refresh: () => store.replaceTokens(key, { gen: 1, tokens: 'sealed-2' }),
     end: () => store.end(key, { reason: 'logout' }),
