@@ -73,6 +73,8 @@ async function run(): Promise<void> {
     console.warn(`PUBLIC_URL is ${env.PUBLIC_URL}: sign-ins go there, and not to http://localhost:${port}.`)
   let sandbox: ChildProcess | null = null
   let isSandboxOld = true
+  /** The server's variables for the sandbox's profile. */
+  let profile: Env = {}
   let running: Running | null = null
   /** The folder whose browser client is that of the sources. */
   let client: string | null = null
@@ -89,10 +91,19 @@ async function run(): Promise<void> {
       if (sandbox !== null) await stop(sandbox)
       isSandboxOld = false
       sandbox = startSandbox(dist, env)
+      sandbox.once('message', (message) => {
+        profile = (message as { env: Env }).env
+      })
       front.sandboxUrl = (await urlOf(sandbox)) ?? ''
       if (front.sandboxUrl === '') return await end(1)
     }
-    const next = isBuilt ? await startServer(dist, { port, sandboxUrl: front.sandboxUrl, env }) : null
+    const next = isBuilt
+      ? await startServer(dist, {
+          port,
+          sandboxUrl: front.sandboxUrl,
+          env: { ...profile, ...env },
+        })
+      : null
     if (next !== null) {
       const before = running
       running = next

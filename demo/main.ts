@@ -25,7 +25,9 @@ handleHelpAndVersion(
 PORT is the port of the page (3000), HOST its address (localhost), OPS_PORT the port of health and metrics (any free one).
 STATIC_DIR is the folder of your own page, instead of the demo's. PUBLIC_URL is the address of a development
 server on localhost that passes /auth, /flux, /site and /data on to PORT. SESSION_IDLE_SECONDS and SESSION_MAX_SECONDS are
-the limits of a session, as in production. The account codes are DEMO and ACME. OPERATIONS_FILE declares operations for the server and the sandbox. No other variable of the server is read.
+the limits of a session, as in production. The account codes are DEMO and ACME. SANDBOX_PROFILE makes the
+sandbox answer as a measured authorization server does, for example keycloak
+(docs/sandbox.md). OPERATIONS_FILE declares operations for the server and the sandbox. No other variable of the server is read.
 With SERVER_URL and SANDBOX_URL it starts neither of the two, and puts one origin in front of those.
 `,
 )
@@ -88,8 +90,9 @@ async function run(): Promise<void> {
     SANDBOX_CALLBACK: `${publicUrl}/auth/callback`,
     SANDBOX_TOKEN_SECONDS: String(TOKEN_SECONDS),
     OPERATIONS_FILE: operations,
+    ...given('SANDBOX_PROFILE'),
   })
-  const sandboxUrl = await sandboxAddress(sandbox)
+  const { url: sandboxUrl, env: profile } = await sandboxAddress(sandbox)
   if (ending) return
 
   const server = start('main.js', {
@@ -100,7 +103,7 @@ async function run(): Promise<void> {
     PUBLIC_URL: publicUrl,
     AUTH_URL: sandboxUrl,
     BASE_URL: sandboxUrl,
-    OAUTH_REVOCATION_URL: `${sandboxUrl}/oauth/revoke`,
+    ...(Object.keys(profile).length === 0 ? { OAUTH_REVOCATION_URL: `${sandboxUrl}/oauth/revoke` } : {}),
     CLIENT_ID: client.id,
     CLIENT_SECRET: client.secret,
     SESSION_SECRET: randomBytes(32).toString('base64url'),
@@ -112,6 +115,7 @@ async function run(): Promise<void> {
     REFRESH_THRESHOLD_SECONDS: '3',
     SHUTDOWN_SECONDS: '5',
     OPERATIONS_FILE: operations,
+    ...profile,
     ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS'),
   })
   const serverUrl = await serverAddress(server)
@@ -147,13 +151,11 @@ function given(...names: string[]): Record<string, string> {
   return Object.fromEntries(set)
 }
 
-/** The base URL that the sandbox sends to its parent. */
-function sandboxAddress(sandbox: ChildProcess): Promise<string> {
+/** What the sandbox sends to its parent: its base URL, and the server's variables for its profile. */
+function sandboxAddress(sandbox: ChildProcess): Promise<{ url: string; env: Record<string, string> }> {
   sandbox.stdout?.resume()
   return new Promise((resolve) => {
-    sandbox.on('message', (message: unknown) => {
-      if (typeof message === 'object' && message !== null && 'url' in message) resolve(String(message.url))
-    })
+    sandbox.on('message', (message) => resolve(message as { url: string; env: Record<string, string> }))
   })
 }
 

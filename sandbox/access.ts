@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import type { Answers } from './answers.ts'
 import type { Authorization, Authorizations } from './authorizations.ts'
 import type { Faults } from './faults.ts'
 import { jsonResponse, type SandboxResponse, textResponse, withHeaders } from './response.ts'
@@ -16,20 +17,24 @@ export function identify({
   query,
   headers,
   authorizations,
-  shape,
+  faults,
+  answers,
 }: {
   query: URLSearchParams
   headers: IncomingHttpHeaders
   authorizations: Authorizations
-  shape: Faults['invalidToken']
+  faults: Pick<Faults, 'invalidToken' | 'endedAccess'>
+  answers: Answers
 }): Caller {
   const inQuery = query.getAll('access_token')
-  if (inQuery.length + (headers.authorization === undefined ? 0 : 1) > 1) {
+  const given = inQuery.length + (headers.authorization === undefined ? 0 : 1)
+  if (given > 1)
     return refused(errorResponse(400, 'invalid_request', 'The access token is given more than once.'))
-  }
   const token = inQuery[0] ?? bearerOf(headers)
-  const authorization = authorizations.accessTokenOwner(token)
-  return authorization === null ? refused(invalidToken(shape)) : { kind: 'caller', authorization }
+  const found = authorizations.presentAccessToken(token, { outlives: faults.endedAccess === 'valid' })
+  if (found.kind === 'valid') return { kind: 'caller', authorization: found.authorization }
+  const name = given === 0 ? 'none' : found.kind
+  return refused(answers.guard(`token: ${name}`, () => invalidToken(faults.invalidToken)))
 }
 
 /** The token of the `Authorization` header (RFC 6750 section 2.1); empty if there is none. */

@@ -1,4 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
+import type { Profile } from './profile.ts'
 import type { SandboxUser, Settings } from './settings.ts'
 
 export type Accounts = ReturnType<typeof createAccounts>
@@ -29,9 +30,17 @@ export function createAccounts({ settings }: { settings: Settings }) {
 
     /** The granted scope for a requested one; null: the scope is invalid. */
     grantedScope(asked: string | undefined, ownAddress: string): string | null {
+      if (settings.profile !== null) return grantedByProfile(settings.profile.scopes, words(asked ?? ''))
       if (asked === undefined) return settings.scope ?? ownAddress
       if (settings.scope !== null) return asked === settings.scope ? asked : null
       return /^https?:\/\/[\x21-\x7e]+$/.test(asked) && URL.canParse(asked) ? asked : null
+    },
+
+    /** Whether a sign-in with this scope and this `prompt` brings a refresh token. */
+    isRefreshable(scope: string, prompt: string | null): boolean {
+      const { refresh, refreshPrompt } = settings.profile?.scopes ?? {}
+      const isAsked = refresh === undefined || words(scope).some((word) => refresh.includes(word))
+      return isAsked && (refreshPrompt === undefined || words(prompt ?? '').includes(refreshPrompt))
     },
 
     /** Whether a token of this user (null: of the client alone) reaches this account. */
@@ -58,6 +67,22 @@ export function createAccounts({ settings }: { settings: Settings }) {
       return !hasUser && url.hostname === callbackHost
     },
   }
+}
+
+/** Words of a scope, without the empty ones. */
+function words(text: string): string[] {
+  return text.split(' ').filter((word) => word !== '')
+}
+
+function grantedByProfile(scopes: Profile['scopes'], asked: readonly string[]): string | null {
+  const { known, unknown, required, added = [] } = scopes
+  if (required !== undefined && !asked.includes(required)) return null
+  const isKnown = (word: string): boolean => unknown === 'accept' || known.includes(word)
+  if (unknown === 'refuse' && !asked.every(isKnown)) return null
+  const granted = asked.filter(isKnown)
+  if (unknown === 'drop' && asked.length > 0 && granted.length === 0 && scopes.refusesNone === true)
+    return null
+  return [...new Set([...granted, ...added])].join(' ')
 }
 
 function isSameText(a: string, b: string): boolean {

@@ -1,10 +1,18 @@
 import { randomBytes } from 'node:crypto'
+import type { TokenResponseBody } from './token-endpoint.ts'
 
-/** The grant of one user, or of the client itself. It is revoked as a whole. */
+/** Why an authorization is dead: RFC 7009, its user or an administrator, a second presentation, a later sign-in, or its account is gone. */
+export type End = 'revoked' | 'withdrawn' | 'replayed' | 'superseded' | 'account deleted'
+
+/** The grant of one user, or of the client itself. It is ended as a whole. */
 export interface Authorization {
   readonly username: string | null
   readonly scope: string
-  revoked: boolean
+  /** Whether tokens of it can be refreshed at all. */
+  readonly isRefreshable: boolean
+  /** Epoch milliseconds. */
+  readonly openedAt: number
+  ended: End | null
   /** Number of access tokens issued to it so far. */
   issued: number
 }
@@ -23,12 +31,28 @@ interface AccessRecord {
   /** 1 for the first access token of its authorization. */
   readonly number: number
   expiresAt: number
+  ended: boolean
+  /** The refresh token that it was issued for, which its first use may end. */
+  readonly predecessor: RefreshRecord | null
 }
 
-interface RefreshRecord {
+/** A refresh token as the server remembers it. */
+export interface RefreshRecord {
   readonly authorization: Authorization
-  used: boolean
+  /** Epoch milliseconds of its first use; null before. */
+  usedAt: number | null
+  ended: End | null
+  readonly expiresAt: number
+  /** The access token that came with it. */
+  readonly access: string | null
+  /** What its first use was granted. */
+  answer: TokenResponseBody | null
 }
+
+/** What an access token is worth. `ended`: before its time. */
+type AccessToken =
+  | { readonly kind: 'valid'; readonly authorization: Authorization }
+  | { readonly kind: 'unknown' | 'expired' | 'ended' }
 
 export type Authorizations = ReturnType<typeof createAuthorizations>
 
@@ -39,9 +63,21 @@ export function createAuthorizations({ now }: { now: () => number }) {
   const accessTokens = new Map<string, AccessRecord>()
   const refreshTokens = new Map<string, RefreshRecord>()
 
+  function endAccessToken(token: string | null): void {
+    const record = accessTokens.get(token ?? '')
+    if (record !== undefined) record.ended = true
+  }
+
   return {
-    open(username: string | null, scope: string): Authorization {
-      const authorization: Authorization = { username, scope, revoked: false, issued: 0 }
+    open(username: string | null, scope: string, { isRefreshable = true } = {}): Authorization {
+      const authorization: Authorization = {
+        username,
+        scope,
+        isRefreshable,
+        openedAt: now(),
+        ended: null,
+        issued: 0,
+      }
       authorizations.add(authorization)
       return authorization
     },
@@ -56,13 +92,19 @@ export function createAuthorizations({ now }: { now: () => number }) {
       return codes.get(code) ?? null
     },
 
-    issueAccessToken(authorization: Authorization, lifeSeconds: number): string {
+    issueAccessToken(
+      authorization: Authorization,
+      lifeSeconds: number,
+      predecessor: RefreshRecord | null = null,
+    ): string {
       const token = opaque('at')
       authorization.issued += 1
       accessTokens.set(token, {
         authorization,
         number: authorization.issued,
         expiresAt: now() + lifeSeconds * 1000,
+        ended: false,
+        predecessor,
       })
       return token
     },
@@ -78,16 +120,27 @@ export function createAuthorizations({ now }: { now: () => number }) {
       return record?.authorization ?? null
     },
 
-    /** The authorization of a valid access token; null for any other text. */
-    accessTokenOwner(token: string): Authorization | null {
+    /** A token that a resource server presents. `outlives`: it is valid although its authorization has ended. */
+    presentAccessToken(token: string, { outlives }: { outlives: boolean }): AccessToken {
       const record = accessTokens.get(token)
-      if (record === undefined || record.authorization.revoked || record.expiresAt <= now()) return null
-      return record.authorization
+      if (record === undefined) return { kind: 'unknown' }
+      const { authorization, predecessor } = record
+      if (record.ended || (authorization.ended !== null && !outlives)) return { kind: 'ended' }
+      if (record.expiresAt <= now()) return { kind: 'expired' }
+      if (predecessor !== null) {
+        predecessor.ended ??= 'revoked'
+        endAccessToken(predecessor.access)
+      }
+      return { kind: 'valid', authorization }
     },
 
-    issueRefreshToken(authorization: Authorization): string {
+    issueRefreshToken(
+      authorization: Authorization,
+      { access = null, lifeSeconds = null }: { access?: string | null; lifeSeconds?: number | null } = {},
+    ): string {
       const token = opaque('rt')
-      refreshTokens.set(token, { authorization, used: false })
+      const expiresAt = lifeSeconds === null ? Number.POSITIVE_INFINITY : now() + lifeSeconds * 1000
+      refreshTokens.set(token, { authorization, usedAt: null, ended: null, expiresAt, access, answer: null })
       return token
     },
 
@@ -95,43 +148,61 @@ export function createAuthorizations({ now }: { now: () => number }) {
       return refreshTokens.get(token) ?? null
     },
 
-    /** Revokes only the access tokens of one authorization, or of all. */
-    expireAccessTokens(authorization?: Authorization): void {
-      for (const record of accessTokens.values()) {
-        if (authorization === undefined || record.authorization === authorization) record.expiresAt = 0
-      }
+    /** Lets the access tokens of all authorizations expire. */
+    expireAccessTokens(): void {
+      for (const record of accessTokens.values()) record.expiresAt = 0
+    },
+
+    /** Ends the access tokens of one authorization before their time. */
+    endAccessTokens(authorization: Authorization): void {
+      for (const record of accessTokens.values())
+        if (record.authorization === authorization) record.ended = true
     },
 
     /**
-     * Revokes a token (RFC 7009 section 2.1): the whole authorization for a refresh
-     * token, only the token itself for an access token. Unknown tokens are ignored.
+     * Revokes a token (RFC 7009 section 2.1). `cascade`: a refresh token ends its whole authorization, an access token
+     * only itself. `both`: either ends it. `pair`: a refresh token and the access token that came with it end together.
+     * `each`: a token ends itself. Unknown tokens are ignored.
      */
-    revokeToken(token: string): Authorization | null {
+    revokeToken(token: string, reach: 'cascade' | 'both' | 'pair' | 'each'): Authorization | null {
       const refresh = refreshTokens.get(token)
-      if (refresh !== undefined) {
-        refresh.authorization.revoked = true
-        return refresh.authorization
-      }
       const access = accessTokens.get(token)
-      if (access === undefined) return null
-      access.expiresAt = 0
-      return access.authorization
+      const { authorization } = refresh ?? access ?? { authorization: null }
+      if (authorization === null) return null
+      if (reach === 'both' || (reach === 'cascade' && refresh !== undefined))
+        authorization.ended ??= 'revoked'
+      if (refresh !== undefined) {
+        refresh.ended ??= 'revoked'
+        if (reach === 'pair') endAccessToken(refresh.access)
+      } else {
+        access!.ended = true
+        if (reach === 'pair')
+          for (const record of refreshTokens.values()) if (record.access === token) record.ended ??= 'revoked'
+      }
+      return authorization
     },
 
-    /** Revokes every authorization of this user, or of all users, but for `kept`. Returns how many were active. */
-    revoke(username?: string, kept?: Authorization): number {
+    /** Ends every authorization of this user, or of all users, but for `kept`. Returns how many were active. */
+    end(reason: End, username?: string, kept?: Authorization): number {
       let ended = 0
       for (const authorization of authorizations) {
         if (
           authorization === kept ||
-          authorization.revoked ||
+          authorization.ended !== null ||
           (username !== undefined && authorization.username !== username)
         )
           continue
-        authorization.revoked = true
+        authorization.ended = reason
         ended += 1
       }
       return ended
+    },
+
+    /** Ends the refresh tokens of this user's other authorizations; their access tokens stay valid. */
+    endRefreshTokens(reason: End, username: string, kept: Authorization): void {
+      for (const record of refreshTokens.values())
+        if (record.authorization !== kept && record.authorization.username === username)
+          record.ended ??= reason
     },
   }
 }

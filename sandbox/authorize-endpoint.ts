@@ -1,7 +1,9 @@
 import type { Accounts } from './accounts.ts'
+import type { Answers } from './answers.ts'
 import type { Authorizations } from './authorizations.ts'
 import { refusalPage, signInPage } from './authorize-page.ts'
 import type { FaultSwitches } from './faults.ts'
+import type { AnswerName, Stage } from './profile.ts'
 import type { SandboxResponse } from './response.ts'
 import type { Settings } from './settings.ts'
 import type { TokenEndpoint } from './token-endpoint.ts'
@@ -10,9 +12,16 @@ interface AuthorizeRequest {
   flow: 'code' | 'token'
   redirectUri: string
   scope: string
+  /** Whether tokens of it can be refreshed. */
+  isRefreshable: boolean
   challenge: string | null
   state: string | null
 }
+
+const STAGES: readonly Stage[] = ['request', 'page', 'sign-in']
+
+/** Below the issuer, where a profile redirects to its sign-in page. */
+export const SIGN_IN_PATH = '/sign-in'
 
 export type AuthorizeEndpoint = ReturnType<typeof createAuthorizeEndpoint>
 
@@ -23,41 +32,83 @@ export function createAuthorizeEndpoint({
   authorizations,
   faults,
   tokens,
+  answers,
   ownAddress,
+  issuer,
 }: {
   settings: Settings
   accounts: Accounts
   authorizations: Authorizations
   faults: FaultSwitches
   tokens: TokenEndpoint
+  answers: Answers
   ownAddress: () => string
+  issuer: () => string
 }) {
-  /** The parsed request, or the response that refuses it. */
-  function read(query: URLSearchParams): AuthorizeRequest | SandboxResponse {
+  const { profile } = settings
+
+  /** The parsed request, or the response that refuses it at this stage of the sign-in. */
+  function read(query: URLSearchParams, stage: Stage): AuthorizeRequest | SandboxResponse {
+    const isTime = (refusedAt: Stage = 'request') => STAGES.indexOf(stage) >= STAGES.indexOf(refusedAt)
     const repeated = (name: string) => query.getAll(name).length > 1
     const redirectUri = query.get('redirect_uri') ?? ''
-    if (query.get('client_id') !== settings.client.clientId || repeated('client_id')) {
-      return refusalPage('The application is not known here.', 'bad_client')
-    }
-    if (repeated('redirect_uri') || !accounts.isRedirectUri(redirectUri, faults.current().exactRedirect)) {
-      return refusalPage('The address to return to does not belong to the application.', 'bad_redirect_uri')
-    }
+    const challenge = query.get('code_challenge')
     const responseType = query.get('response_type')
     const flow = responseType === 'token' ? 'token' : 'code'
     const back = { flow, redirectUri, state: query.get('state') } as const
-    const challenge = query.get('code_challenge')
+    const asked = query.get('scope') ?? undefined
+    const isRefreshable = accounts.isRefreshable(asked ?? '', query.get('prompt'))
+    const request = { ...back, scope: asked ?? '', isRefreshable, challenge }
+
+    const isClient = query.get('client_id') === settings.client.clientId && !repeated('client_id')
+    const isCallback =
+      !repeated('redirect_uri') && accounts.isRedirectUri(redirectUri, faults.current().exactRedirect)
+    if (!isClient || !isCallback) {
+      if (!isTime(profile?.signIn.refusesCallback)) return request
+      return isClient
+        ? page(
+            'authorize: callback',
+            'The address to return to does not belong to the application.',
+            'bad_redirect_uri',
+          )
+        : page('authorize: client', 'The application is not known here.', 'bad_client')
+    }
 
     if ([...query.keys()].some(repeated)) return redirectBack(back, { error: 'invalid_request' })
     if (responseType === null) return redirectBack(back, { error: 'invalid_request' })
     if (responseType !== flow) return redirectBack(back, { error: 'unsupported_response_type' })
-    const scope = accounts.grantedScope(query.get('scope') ?? undefined, ownAddress())
-    if (scope === null) return redirectBack(back, { error: 'invalid_scope' })
+    if (!isTime(profile?.signIn.refusesScope)) return request
+    const { pkce, nonce, promptNone } = faults.current()
+    const scope = accounts.grantedScope(asked, ownAddress())
+    if (scope === null) return refuse(back, 'authorize: scope', 'invalid_scope')
     const isS256 =
       query.get('code_challenge_method') === 'S256' && /^[A-Za-z0-9_-]{43}$/.test(challenge ?? '')
-    if (challenge !== null && faults.current().pkce === 'honour' && !isS256) {
+    if (challenge !== null && pkce !== 'ignore' && !isS256) {
       return redirectBack(back, { error: 'invalid_request', error_description: 'only S256 is supported' })
     }
-    return { ...back, scope, challenge }
+    if (challenge === null && pkce === 'require' && flow === 'code')
+      return refuse(back, 'authorize: no challenge', 'invalid_request')
+    if (nonce === 'required' && scope.split(' ').includes('openid') && !query.has('nonce'))
+      return refuse(back, 'authorize: no nonce', 'invalid_request')
+    if (promptNone === 'refuse' && query.get('prompt') === 'none')
+      return redirectBack(back, { error: 'login_required' })
+    return { ...request, scope }
+  }
+
+  function page(name: AnswerName, reason: string, outcome: string): SandboxResponse {
+    const answer = answers.authorize(name)
+    return answer === null || 'back' in answer ? refusalPage(reason, outcome) : { ...answer, outcome }
+  }
+
+  /** The refusal of a request whose callback is good, as the profile words it. */
+  function refuse(
+    back: Parameters<typeof redirectBack>[0],
+    name: AnswerName,
+    error: string,
+  ): SandboxResponse {
+    const answer = answers.authorize(name)
+    if (answer === null) return redirectBack(back, { error })
+    return 'back' in answer ? redirectBack(back, { ...answer.back }) : answer
   }
 
   /** 302 to the client: in the query for the code flow, in the fragment for the token flow. */
@@ -65,11 +116,11 @@ export function createAuthorizeEndpoint({
     { flow, redirectUri, state }: Pick<AuthorizeRequest, 'flow' | 'redirectUri' | 'state'>,
     members: Record<string, string>,
   ): SandboxResponse {
-    const { state: echo, issuer } = faults.current()
-    const params = new URLSearchParams(members)
+    const { state: echo, issuer: iss } = faults.current()
+    const params = new URLSearchParams({ ...members, ...(members.error ? {} : profile?.signIn.back) })
     if (echo === 'wrong') params.set('state', 'not-the-state-that-was-sent')
     if (echo === 'echo' && state !== null) params.set('state', state)
-    if (issuer !== null) params.set('iss', issuer)
+    if (iss !== null) params.set('iss', iss.replaceAll('{issuer}', issuer()))
     const separator = flow === 'token' ? '#' : redirectUri.includes('?') ? '&' : '?'
     return {
       status: 302,
@@ -86,8 +137,8 @@ export function createAuthorizeEndpoint({
   function grant(request: AuthorizeRequest, username: string): SandboxResponse {
     const { authorizeError } = faults.current()
     if (authorizeError !== null) return redirectBack(request, { error: authorizeError })
-    const { redirectUri, challenge, scope } = request
-    const authorization = authorizations.open(username, scope)
+    const { redirectUri, challenge, scope, isRefreshable } = request
+    const authorization = authorizations.open(username, scope, { isRefreshable })
     if (request.flow === 'token') {
       const wire = Object.entries(tokens.tokenResponse(authorization, 'none'))
       const inFragment = wire.filter(([name]) => name !== 'callback')
@@ -107,19 +158,33 @@ export function createAuthorizeEndpoint({
   }
 
   return {
+    /** The first request. */
     show(query: URLSearchParams): SandboxResponse {
-      const request = read(query)
+      const request = read(query, 'request')
+      if ('outcome' in request) return request
+      if (profile?.signIn.redirects !== true) return showPage(request, null)
+      const location = `${issuer()}${SIGN_IN_PATH}?${query}`
+      return { status: 302, headers: { location }, body: Buffer.alloc(0), outcome: 'to_page' }
+    },
+
+    /** The page that some servers redirect to. */
+    showSignIn(query: URLSearchParams): SandboxResponse {
+      const request = read(query, 'page')
       return 'outcome' in request ? request : showPage(request, null)
     },
 
     /** What the form sends: `username`, `password`, `decision` = `accept` or `refuse`. */
     decide(query: URLSearchParams, form: URLSearchParams): SandboxResponse {
-      const request = read(query)
-      if ('outcome' in request) return request
-      if (form.get('decision') === 'refuse') return redirectBack(request, { error: 'access_denied' })
-      if (form.get('decision') !== 'accept') return showPage(request, null)
+      const shown = read(query, 'page')
+      if ('outcome' in shown) return shown
+      const isRefusal = form.get('decision') === 'refuse'
+      if (!isRefusal && form.get('decision') !== 'accept') return showPage(shown, null)
       const user = accounts.signIn(form.get('username') ?? '', form.get('password') ?? '')
-      if (user === null) return showPage(request, form.get('username') ?? '')
+      if (!isRefusal && user === null) return showPage(shown, form.get('username') ?? '')
+      const request = read(query, 'sign-in')
+      if ('outcome' in request) return request
+      if (user === null || isRefusal)
+        return refuse(request, 'authorize: refused by the user', 'access_denied')
       return { ...grant(request, user.username), username: user.username }
     },
   }

@@ -49,7 +49,7 @@ ${failed ? '<p class="alarm" id="error" role="alert">User name or password is wr
 </form>
 <p class="soft or">This is a sandbox. Its accounts are for everybody:</p>
 ${shortcuts}
-<p class="soft">You go back to ${escapeMarkup(new URL(redirectUri).host)} afterwards.
+<p class="soft">You go back to ${escapeMarkup(URL.canParse(redirectUri) ? new URL(redirectUri).host : redirectUri)} afterwards.
 The access is for <span id="scope">${escapeMarkup(scope)}</span>.</p>`
   const response = textResponse(failed ? 403 : 200, page('Sign in', body), failed ? 'wrong_password' : 'page')
   return withHeaders(response, PAGE_HEADERS)

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Authorizations } from './authorizations.ts'
+import type { Authorizations, End } from './authorizations.ts'
 import { faultsSchema, holdSchema, releaseSchema, revokeSchema, scenarioSchema } from './control-schemas.ts'
 import type { Endpoint, FaultSwitches, Faults } from './faults.ts'
 import type { GateOptions, Gates } from './gates.ts'
@@ -91,10 +91,10 @@ export function registerControlRoutes(
     },
   )
 
-  app.post<{ Body: { username?: string } | null }>(
+  app.post<{ Body: { username?: string; reason?: End } | null }>(
     '/_sandbox/revoke',
     { schema: { body: revokeSchema } },
-    async (request) => ({ revoked: authorizations.revoke(request.body?.username) }),
+    async ({ body }) => ({ revoked: authorizations.end(body?.reason ?? 'withdrawn', body?.username) }),
   )
 
   // The two routes for the demo page: no token in the one, nothing but these names in the other.

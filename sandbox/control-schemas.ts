@@ -34,6 +34,18 @@ function responseFault(ownModes: readonly string[]) {
 
 const textOrNull = { type: ['string', 'null'] }
 
+const secondsOrNull = { type: ['number', 'null'], minimum: 0 }
+
+/** Members of a token response to put in, and members to take out. */
+const patch = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    set: { type: 'object' },
+    remove: { type: 'array', items: { type: 'string' } },
+  },
+}
+
 export const faultsSchema = {
   type: 'object',
   additionalProperties: false,
@@ -43,7 +55,13 @@ export const faultsSchema = {
     authorizeError: textOrNull,
     exactRedirect: { type: 'boolean' },
     redirectAtTokenEndpoint: { enum: ['check', 'ignore'] },
-    pkce: { enum: ['honour', 'ignore'] },
+    clientAuth: { enum: ['post', 'basic', 'any', 'any-for-codes'] },
+    publicClient: { type: 'boolean' },
+    clientCheck: { enum: ['first', 'last'] },
+    pkce: { enum: ['honour', 'ignore', 'require'] },
+    nonce: { enum: ['optional', 'required'] },
+    promptNone: { enum: ['page', 'refuse'] },
+    codeReuse: { enum: ['revoke', 'refuse'] },
     tokenLifeSeconds: { type: 'number', minimum: 0 },
     expiresIn: {
       anyOf: [
@@ -51,20 +69,22 @@ export const faultsSchema = {
         { type: 'object', required: ['value'], additionalProperties: false, properties: { value: {} } },
       ],
     },
-    omitRefreshToken: { type: 'boolean' },
+    omitRefreshToken: { enum: [false, true, 'at-refresh', 'last-use'] },
     sameRefreshToken: { type: 'boolean' },
-    refreshReuse: { enum: ['revoke', 'refuse', 'allow'] },
-    oneGrantPerUser: { type: 'boolean' },
+    refreshReuse: { enum: ['revoke', 'refuse', 'allow', 'until-first-use'] },
+    refreshGraceSeconds: { type: 'number', minimum: 0 },
+    graceTokens: { enum: ['new', 'same'] },
+    refreshLifeSeconds: secondsOrNull,
+    refreshExpiresIn: { enum: [null, 'refresh_expires_in', 'refresh_token_expires_in'] },
+    grantLifeSeconds: secondsOrNull,
+    oneGrantPerUser: { enum: [false, true, 'refresh-token'] },
+    endedAccess: { enum: ['refused', 'valid'] },
+    revocation: { enum: ['cascade', 'both', 'pair', 'each', 'nothing', 'absent'] },
+    database: { enum: ['there', 'away'] },
     absentMembers: { enum: ['keep', 'clear'] },
     rotateAccess: { type: 'boolean' },
-    tokenAnswer: {
-      type: 'object',
-      additionalProperties: false,
-      properties: {
-        set: { type: 'object' },
-        remove: { type: 'array', items: { type: 'string' } },
-      },
-    },
+    tokenAnswer: patch,
+    refreshAnswer: patch,
     tokenEndpoint: responseFault(['refuse', 'invalid_client']),
     revocationEndpoint: responseFault(['refuse', 'invalid_client']),
     resource: responseFault(['invalid-token']),
@@ -99,7 +119,7 @@ export const releaseSchema = {
 export const revokeSchema = {
   type: ['object', 'null'],
   additionalProperties: false,
-  properties: { username: { type: 'string' } },
+  properties: { username: { type: 'string' }, reason: { enum: ['withdrawn', 'account deleted'] } },
 }
 
 export const scenarioSchema = {

@@ -5,7 +5,7 @@
 export interface Faults {
   /** `state` at the redirect back: left out (the document does not name it), echoed, or replaced. */
   state: 'none' | 'echo' | 'wrong'
-  /** Value of `iss` at the redirect back (RFC 9207); null: none is sent. */
+  /** Value of `iss` at the redirect back (RFC 9207), `{issuer}` for the own address; null: none is sent. */
   issuer: string | null
   /** Error code that the redirect back carries although the user accepted, for example `server_error`. */
   authorizeError: string | null
@@ -13,29 +13,70 @@ export interface Faults {
   exactRedirect: boolean
   /** Whether the token endpoint compares `redirect_uri` with that of the authorize request. */
   redirectAtTokenEndpoint: 'check' | 'ignore'
-  /** Whether a `code_challenge` is honoured (RFC 7636) or overlooked. */
-  pkce: 'honour' | 'ignore'
+  /** How the client authenticates: in the form, by HTTP Basic, by either, or by either for a code and by Basic for all else. */
+  clientAuth: 'post' | 'basic' | 'any' | 'any-for-codes'
+  /** Whether any secret is accepted, as from a public client. */
+  publicClient: boolean
+  /** Whether an unknown refresh token is refused before the client's secret is looked at. */
+  clientCheck: 'first' | 'last'
+  /** Whether a `code_challenge` is honoured (RFC 7636), overlooked, or required. */
+  pkce: 'honour' | 'ignore' | 'require'
+  /** Whether the scope `openid` needs a `nonce`. */
+  nonce: 'optional' | 'required'
+  /** What `prompt=none` leads to: the sign-in page, or `login_required` at the callback. */
+  promptNone: 'page' | 'refuse'
+  /** A code that was used already: ends its tokens (RFC 6749 section 4.1.2), or is merely refused. */
+  codeReuse: 'revoke' | 'refuse'
   /** True lifetime, in seconds, of access tokens that are issued from now on. */
   tokenLifeSeconds: number
   /** `expires_in` of the token response: the true lifetime, omitted, or any JSON value. */
   expiresIn: 'truth' | 'absent' | { value: unknown }
-  /** No `refresh_token` in the token response; at a refresh the presented one stays good. */
-  omitRefreshToken: boolean
+  /**
+   * No `refresh_token` in the token response; at a refresh the presented one stays good. `at-refresh`: only there.
+   * `last-use`: only there, and the presented one is used up.
+   */
+  omitRefreshToken: boolean | 'at-refresh' | 'last-use'
   /** The response to a refresh has the presented refresh token, which stays good. */
   sameRefreshToken: boolean
   /**
    * A refresh token that was used already: ends the whole authorization and its access tokens
-   * (RFC 9700 section 4.14.2), is merely refused, or is accepted once more.
+   * (RFC 9700 section 4.14.2), is merely refused, or is accepted once more. `until-first-use`: accepted until the
+   * access token that came for it is used, which ends it and its own access token.
    */
-  refreshReuse: 'revoke' | 'refuse' | 'allow'
-  /** Whether a sign-in ends the tokens that the same user has from earlier ones (document section 5.6 can be read so). */
-  oneGrantPerUser: boolean
+  refreshReuse: 'revoke' | 'refuse' | 'allow' | 'until-first-use'
+  /** Seconds for which a used refresh token is granted again, whatever `refreshReuse` says. */
+  refreshGraceSeconds: number
+  /** What it is granted then: other tokens, or those of its first use. */
+  graceTokens: 'new' | 'same'
+  /** Life of a refresh token in seconds, from its issue; null: it does not expire. */
+  refreshLifeSeconds: number | null
+  /** The member of the token response that says so; null: none. */
+  refreshExpiresIn: 'refresh_expires_in' | 'refresh_token_expires_in' | null
+  /** Seconds from the sign-in after which nothing is refreshed; null: no limit. */
+  grantLifeSeconds: number | null
+  /**
+   * Whether a sign-in ends the tokens that the same user has from earlier ones (document section 5.6 can be read so),
+   * or their refresh tokens alone.
+   */
+  oneGrantPerUser: boolean | 'refresh-token'
+  /** Whether access tokens are refused once their authorization has ended; signed ones, which nobody asks about, are not. */
+  endedAccess: 'refused' | 'valid'
+  /**
+   * What a revocation ends: an access token itself and a refresh token all (`cascade`), either all (`both`), the
+   * two that were issued together (`pair`), itself alone (`each`), nothing although the answer is 200, or there is no
+   * such endpoint.
+   */
+  revocation: 'cascade' | 'both' | 'pair' | 'each' | 'nothing' | 'absent'
+  /** Whether the authorization server can reach its database. */
+  database: 'there' | 'away'
   /** What UpdateSite does with a member that is absent: the document does not show it. */
   absentMembers: 'keep' | 'clear'
   /** Whether a refresh ends the access tokens that the authorization had before. */
   rotateAccess: boolean
   /** Last change to the token response: members to put in, then members to take out. */
-  tokenAnswer: { set?: Record<string, unknown>; remove?: readonly string[] }
+  tokenAnswer: Patch
+  /** The same for the response to a refresh, after `tokenAnswer`. */
+  refreshAnswer: Patch
   /** Faults of the next responses, by endpoint. */
   tokenEndpoint: ResponseFault<Misbehaviour | OAuthMisbehaviour>
   revocationEndpoint: ResponseFault<Misbehaviour | OAuthMisbehaviour>
@@ -46,6 +87,11 @@ export interface Faults {
   resourceHeaders: Record<string, string | string[] | null>
   /** Content coding of every resource response with a body, whatever `Accept-Encoding` says. */
   resourceEncoding: 'identity' | 'gzip' | 'deflate' | 'br'
+}
+
+interface Patch {
+  set?: Record<string, unknown>
+  remove?: readonly string[]
 }
 
 interface Which {
@@ -144,16 +190,31 @@ export function noFaults(tokenLifeSeconds: number): Faults {
     authorizeError: null,
     exactRedirect: false,
     redirectAtTokenEndpoint: 'check',
+    clientAuth: 'post',
+    publicClient: false,
+    clientCheck: 'first',
     pkce: 'honour',
+    nonce: 'optional',
+    promptNone: 'page',
+    codeReuse: 'revoke',
     tokenLifeSeconds,
     expiresIn: 'truth',
     omitRefreshToken: false,
     sameRefreshToken: false,
     refreshReuse: 'revoke',
+    refreshGraceSeconds: 0,
+    graceTokens: 'new',
+    refreshLifeSeconds: null,
+    refreshExpiresIn: null,
+    grantLifeSeconds: null,
     oneGrantPerUser: false,
+    endedAccess: 'refused',
+    revocation: 'cascade',
+    database: 'there',
     absentMembers: 'keep',
     rotateAccess: false,
     tokenAnswer: {},
+    refreshAnswer: {},
     tokenEndpoint: { mode: 'ok' },
     revocationEndpoint: { mode: 'ok' },
     resource: { mode: 'ok' },

@@ -1,19 +1,29 @@
 import { handleHelpAndVersion } from '../src/version.ts'
 import { readDeclaredOperations } from './operations.ts'
-import { PROFILES } from './profiles.ts'
+import { PROFILES, READINGS } from './profiles.ts'
 import { createSandbox } from './sandbox.ts'
+import type { SandboxOptions } from './settings.ts'
 
 /**
  * The sandbox as a process of its own. Everything has a default that fits a server on
- * `http://localhost:3000`; prints its address when it listens, and sends it as `{url}` to a parent
- * that forked it. Ends at SIGTERM and SIGINT, or with that parent.
+ * `http://localhost:3000`; prints its address when it listens, and sends `{url, env}` to a parent
+ * that forked it: the server's variables for the profile. Ends at SIGTERM and SIGINT, or with that parent.
  */
+const args = process.argv.slice(2)
+if (args.length === 1 && args[0] === '--profiles') {
+  const names = Object.entries(PROFILES).map(([name, profile]) => ({ name, ...profile }))
+  const width = Math.max(...names.map(({ name }) => name.length)) + 2
+  for (const { name, software, version, measuredOn, special } of names)
+    process.stdout.write(`${name.padEnd(width)}${software} ${version}, ${measuredOn}: ${special}\n`)
+  process.exit(0)
+}
 handleHelpAndVersion(
-  process.argv.slice(2),
+  args,
   `Runs the sandbox platform, which imitates both servers of the data platform, for development and tests.
 
   PORT=4000 node dist/sandbox/main.js
 
+  --profiles            lists the measured servers that SANDBOX_PROFILE may name
   --help                prints this text
   --version             prints the version
 
@@ -35,7 +45,7 @@ const sandbox = createSandbox({
   },
   tokenLifeSeconds: numberFrom('SANDBOX_TOKEN_SECONDS', 3600),
   control: env.SANDBOX_CONTROL !== 'off',
-  faults: profileFrom(env.SANDBOX_PROFILE),
+  ...profileFrom(env.SANDBOX_PROFILE),
   ...(env.OPERATIONS_FILE ? { operations: operationsIn(env.OPERATIONS_FILE) } : {}),
   ...(wacs === undefined ? {} : { wacs }),
   ...(env.SANDBOX_SCOPE === undefined ? {} : { scope: env.SANDBOX_SCOPE }),
@@ -51,7 +61,7 @@ const url = await sandbox
     fail(`The sandbox cannot listen on ${host}, port ${port} (${code}). ${WHERE_FROM}`),
   )
 console.log(`Sandbox platform on ${url}`)
-process.send?.({ url })
+process.send?.({ url, env: sandbox.env })
 
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, stop)
 if (process.connected) process.once('disconnect', stop)
@@ -68,10 +78,13 @@ function numberFrom(name: string, fallback: number): number {
   return fail(`${name} must be a whole number`)
 }
 
-function profileFrom(name = '') {
-  if (name === '') return {}
-  if (Object.hasOwn(PROFILES, name)) return PROFILES[name]!
-  return fail(`SANDBOX_PROFILE must be one of ${Object.keys(PROFILES).join(', ')}`)
+function profileFrom(name: string | undefined): Pick<SandboxOptions, 'profile' | 'faults'> {
+  if (name === undefined) return {}
+  if (Object.hasOwn(PROFILES, name)) return { profile: PROFILES[name]! }
+  if (Object.hasOwn(READINGS, name)) return { faults: READINGS[name]! }
+  return fail(
+    `SANDBOX_PROFILE must be one of ${[...Object.keys(PROFILES), ...Object.keys(READINGS)].join(', ')}`,
+  )
 }
 
 function operationsIn(path: string) {

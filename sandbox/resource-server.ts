@@ -3,6 +3,7 @@ import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { errorResponse, identify, invalidToken } from './access.ts'
 import type { Accounts } from './accounts.ts'
+import type { Answers } from './answers.ts'
 import type { Authorization, Authorizations } from './authorizations.ts'
 import { textOf } from './bodies.ts'
 import type { FaultSwitches, Faults } from './faults.ts'
@@ -25,6 +26,7 @@ const ENCODERS = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync 
 interface ResourceServer {
   settings: Settings
   accounts: Accounts
+  answers: Answers
   authorizations: Authorizations
   faults: FaultSwitches
   sites: Sites
@@ -34,13 +36,13 @@ interface ResourceServer {
 
 /** The routes of document sections 4.2 and 4.3. GetFlux takes HEAD too. */
 export function registerResourceServer(app: FastifyInstance, server: ResourceServer): void {
-  const { authorizations, faults, journal, pipeline } = server
+  const { answers, authorizations, faults, journal, pipeline } = server
 
   function route(operation: string, work: Work) {
     return async (request: FastifyRequest, reply: FastifyReply) => {
       const body = textOf(request.body)
       const entry = journal.recordArrival(request, { endpoint: 'resource', kind: operation, body })
-      const shape = () => invalidToken(faults.current().invalidToken)
+      const shape = () => answers.guard('token: expired', () => invalidToken(faults.current().invalidToken))
       await pipeline.handle({
         endpoint: 'resource',
         entry,
@@ -53,8 +55,13 @@ export function registerResourceServer(app: FastifyInstance, server: ResourceSer
 
   function respond(request: FastifyRequest, work: Work): SandboxResponse {
     const query = queryOf(request)
-    const shape = faults.current().invalidToken
-    const caller = identify({ query, headers: request.headers, authorizations, shape })
+    const caller = identify({
+      query,
+      headers: request.headers,
+      authorizations,
+      faults: faults.current(),
+      answers,
+    })
     if (caller.kind === 'refused') return caller.response
     const response = work({ server, request, query, authorization: caller.authorization })
     return { ...response, username: caller.authorization.username }

@@ -3,8 +3,9 @@ import type { AddressInfo } from 'node:net'
 import createAjvCompiler from '@fastify/ajv-compiler'
 import fastify, { type FastifyInstance } from 'fastify'
 import { createAccounts } from './accounts.ts'
+import { createAnswers } from './answers.ts'
 import { registerAuthorizationServer } from './authorization-server.ts'
-import { createAuthorizations } from './authorizations.ts'
+import { createAuthorizations, type End } from './authorizations.ts'
 import { createAuthorizeEndpoint } from './authorize-endpoint.ts'
 import { keepBodiesAsText } from './bodies.ts'
 import { registerControlRoutes } from './control-routes.ts'
@@ -12,6 +13,7 @@ import { createFaults, type Endpoint, type FaultSwitches, noFaults } from './fau
 import { createGates, type Gate, type GateOptions } from './gates.ts'
 import { createJournal, type Journal } from './journal.ts'
 import { createPipeline } from './pipeline.ts'
+import { environmentFor } from './profile.ts'
 import { registerResourceServer } from './resource-server.ts'
 import { createScenarios } from './scenarios.ts'
 import { type SandboxOptions, settingsOf } from './settings.ts'
@@ -34,6 +36,8 @@ export interface Sandbox {
   readonly authUrl: string
   /** `{base_url}`: `url` and `resourcePath`. */
   readonly baseUrl: string
+  /** The variables of the server for the profile, its addresses included; none without one. */
+  readonly env: Record<string, string>
   readonly faults: Omit<FaultSwitches, 'take'>
   readonly journal: Pick<Journal, 'entries' | 'until' | 'clear'>
   /** Requests by `endpoint kind outcome`, and `reuseDetected`. */
@@ -46,8 +50,8 @@ export interface Sandbox {
   reset(): void
   /** Issues tokens for a user without a sign-in (null: for the client itself). */
   issueTokens(username: string | null): TokenResponseBody
-  /** Revokes every authorization of the user. Returns their number. */
-  revokeUser(username: string): number
+  /** Ends every authorization of the user, as the user or an administrator does, or with the account. Returns their number. */
+  revokeUser(username: string, reason?: End): number
   revokeAll(): number
   /** Revokes every access token. Refresh tokens stay valid. */
   expireAccessTokens(): void
@@ -58,7 +62,11 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   const settings = settingsOf(options)
   const { now } = settings
   const closing = new AbortController()
-  const faults = createFaults({ ...noFaults(settings.tokenLifeSeconds), ...options.faults })
+  const faults = createFaults({
+    ...noFaults(settings.tokenLifeSeconds),
+    ...settings.profile?.faults,
+    ...options.faults,
+  })
   const gates = createGates()
   const journal = createJournal({ size: settings.journalSize, now })
   const accounts = createAccounts({ settings })
@@ -80,9 +88,11 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   const onReuse = () => {
     reuseDetected += 1
   }
-  const context = { settings, accounts, authorizations, faults, ownAddress, onReuse }
+  const issuer = () => `${url()}${settings.authPath}${settings.profile?.paths.base ?? ''}`
+  const answers = createAnswers(settings.profile, issuer)
+  const context = { settings, accounts, authorizations, faults, answers, ownAddress, onReuse }
   const tokens = createTokenEndpoint(context)
-  const authorize = createAuthorizeEndpoint({ ...context, tokens })
+  const authorize = createAuthorizeEndpoint({ ...context, tokens, issuer })
 
   function counters(): Record<string, number> {
     return { ...journal.counters(), reuseDetected }
@@ -100,14 +110,30 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   app.register(
     async (scope) => {
       keepBodiesAsText(scope)
-      registerAuthorizationServer(scope, { authorize, tokens, journal, pipeline })
+      registerAuthorizationServer(scope, {
+        authorize,
+        tokens,
+        answers,
+        profile: settings.profile,
+        journal,
+        pipeline,
+      })
     },
     { prefix: settings.authPath },
   )
   app.register(
     async (scope) => {
       keepBodiesAsText(scope)
-      registerResourceServer(scope, { settings, accounts, authorizations, faults, sites, journal, pipeline })
+      registerResourceServer(scope, {
+        settings,
+        accounts,
+        answers,
+        authorizations,
+        faults,
+        sites,
+        journal,
+        pipeline,
+      })
     },
     { prefix: settings.resourcePath },
   )
@@ -169,6 +195,9 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     get baseUrl() {
       return ownAddress()
     },
+    get env() {
+      return settings.profile === null ? {} : environmentFor(settings.profile, `${url()}${settings.authPath}`)
+    },
     faults,
     journal,
     counters,
@@ -176,12 +205,12 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     release: gates.releaseAll,
     reset,
     issueTokens(username) {
-      const scope = settings.scope ?? ownAddress()
+      const scope = settings.profile?.env.OAUTH_SCOPE ?? settings.scope ?? ownAddress()
       const kind = username === null ? 'none' : 'new'
       return tokens.tokenResponse(authorizations.open(username, scope), kind)
     },
-    revokeUser: (username) => authorizations.revoke(username),
-    revokeAll: () => authorizations.revoke(),
+    revokeUser: (username, reason = 'withdrawn') => authorizations.end(reason, username),
+    revokeAll: () => authorizations.end('withdrawn'),
     expireAccessTokens: () => authorizations.expireAccessTokens(),
   }
 }

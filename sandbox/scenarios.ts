@@ -55,7 +55,7 @@ export function createScenarios({
       if (scenario === undefined) return false
       recover?.()
       if (next === 'expired') authorizations.expireAccessTokens()
-      if (next === 'revoked') authorizations.revoke()
+      if (next === 'revoked') authorizations.end('withdrawn')
       if (scenario.lastsMs === undefined) return true
 
       const before = faults.current()

@@ -1,5 +1,6 @@
 import type { Faults } from './faults.ts'
 import type { DeclaredOperation } from './operations.ts'
+import type { Profile } from './profile.ts'
 
 /** A person who can sign in on the authorize page. */
 export interface SandboxUser {
@@ -34,6 +35,8 @@ export interface SandboxOptions {
   scope?: string
   /** Who may use the password grant. Default `owner`, as the document has it (section 5.4). */
   passwordGrant?: 'owner' | 'everyone' | 'off'
+  /** The measured server that it answers as. Default: none, the platform of the document. */
+  profile?: Profile | null
   /** Switches that differ from the well-behaved platform from the start, and after a reset. */
   faults?: Partial<Faults>
   /** Path in front of `/oauth/…`, for example `/identity`. Default none. */
@@ -66,6 +69,7 @@ export function settingsOf(options: SandboxOptions): Settings {
     tokenLifeSeconds: options.tokenLifeSeconds ?? 3600,
     codeLifeSeconds: options.codeLifeSeconds ?? 60,
     scope: options.scope ?? null,
+    profile: options.profile ?? null,
     passwordGrant: options.passwordGrant ?? 'owner',
     authPath: options.authPath ?? '',
     resourcePath: options.resourcePath ?? '',

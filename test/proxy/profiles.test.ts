@@ -1,10 +1,10 @@
 import t from 'tap'
-import { PROFILES } from '../../sandbox/profiles.ts'
+import { READINGS } from '../../sandbox/profiles.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 
 const ALL_MEMBERS = { name: 'A', description: 'B', code: 'C', parentInfrastructureID: null }
 
-for (const [profile, faults] of Object.entries(PROFILES)) {
+for (const [profile, faults] of Object.entries(READINGS)) {
   t.test(`a page works on the platform "${profile}": sign-in, read, refresh, update, sign-out`, async (t) => {
     const sandbox = await startSandbox(t, { faults })
     // As `doctor --live` suggests it for a platform with a code of its own.

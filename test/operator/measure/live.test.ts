@@ -5,7 +5,7 @@ import { type LiveOptions, runLive } from '../../../operator/measure/live.ts'
 import type { Finding } from '../../../operator/measure/report.ts'
 import type { Faults } from '../../../sandbox/faults.ts'
 import { readDeclaredOperations } from '../../../sandbox/operations.ts'
-import { PROFILES } from '../../../sandbox/profiles.ts'
+import { READINGS } from '../../../sandbox/profiles.ts'
 import type { Sandbox } from '../../../sandbox/sandbox.ts'
 import { createBrowser } from '../../helpers/browser.ts'
 import { type Teardown, waitForOutput } from '../../helpers/child.ts'
@@ -185,7 +185,7 @@ t.test('each switch of the sandbox is found, with the setting that follows', asy
 
 t.test('each profile of the sandbox can be told by the output', async (t) => {
   const told = new Map<string, string>()
-  for (const [name, faults] of Object.entries(PROFILES)) {
+  for (const [name, faults] of Object.entries(READINGS)) {
     const sandbox = await startSandbox(t, { faults })
     const live = await startLive(t, sandbox, { flux: 'DEMO/power', ...change(t) })
     live.input.write('yes\n')
