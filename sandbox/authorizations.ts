@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { TokenResponseBody } from './token-endpoint.ts'
+import type { TokenResponseBody } from './response.ts'
 
 /** Why an authorization is dead: RFC 7009, its user or an administrator, a second presentation, a later sign-in, or its account is gone. */
 export type End = 'revoked' | 'withdrawn' | 'replayed' | 'superseded' | 'account deleted'

@@ -3,8 +3,8 @@ import type { Accounts } from './accounts.ts'
 import type { Authorization, Authorizations, RefreshRecord } from './authorizations.ts'
 import type { FaultSwitches } from './faults.ts'
 import type { AnswerName } from './profile.ts'
+import type { TokenResponseBody } from './response.ts'
 import type { Settings } from './settings.ts'
-import type { TokenResponseBody } from './token-endpoint.ts'
 
 /** The result of a grant: tokens, or an error of RFC 6749 section 5.2, with its name in the table of a profile. */
 export type GrantResult =

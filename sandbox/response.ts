@@ -13,6 +13,17 @@ export interface SandboxResponse {
   issued?: number | null
 }
 
+/** The members of document section 2.3; the wire's own spelling. */
+export interface TokenResponseBody {
+  access_token: string
+  token_type: 'bearer'
+  expires_in?: unknown
+  callback: string
+  refresh_token?: string
+  scope: string
+  [member: string]: unknown
+}
+
 /** A response with a JSON body that no cache may store (RFC 6749 section 5.1). */
 export function jsonResponse(status: number, value: unknown, outcome: string): SandboxResponse {
   const response = textResponse(status, JSON.stringify(value), outcome)

@@ -15,10 +15,11 @@ import { createJournal, type Journal } from './journal.ts'
 import { createPipeline } from './pipeline.ts'
 import { environmentFor } from './profile.ts'
 import { registerResourceServer } from './resource-server.ts'
+import type { TokenResponseBody } from './response.ts'
 import { createScenarios } from './scenarios.ts'
 import { type SandboxOptions, settingsOf } from './settings.ts'
 import { createSites } from './sites.ts'
-import { createTokenEndpoint, type TokenResponseBody } from './token-endpoint.ts'
+import { createTokenEndpoint } from './token-endpoint.ts'
 
 /** The imitated platform: both roles of the document on one listener, and the means to steer it. */
 export interface Sandbox {

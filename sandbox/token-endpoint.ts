@@ -3,18 +3,14 @@ import type { Answers } from './answers.ts'
 import type { Authorization, RefreshRecord } from './authorizations.ts'
 import { GRANTS, type GrantContext, type GrantResult } from './grants.ts'
 import type { AnswerName } from './profile.ts'
-import { jsonResponse, oauthError, type SandboxResponse, textResponse, withHeaders } from './response.ts'
-
-/** The members of document section 2.3; the wire's own spelling. */
-export interface TokenResponseBody {
-  access_token: string
-  token_type: 'bearer'
-  expires_in?: unknown
-  callback: string
-  refresh_token?: string
-  scope: string
-  [member: string]: unknown
-}
+import {
+  jsonResponse,
+  oauthError,
+  type SandboxResponse,
+  type TokenResponseBody,
+  textResponse,
+  withHeaders,
+} from './response.ts'
 
 export type TokenEndpoint = ReturnType<typeof createTokenEndpoint>
 

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
+import type { TokenResponseBody } from '../../sandbox/response.ts'
 import { createSandbox, type Sandbox } from '../../sandbox/sandbox.ts'
 import type { SandboxOptions } from '../../sandbox/settings.ts'
-import type { TokenResponseBody } from '../../sandbox/token-endpoint.ts'
 
 /** A secret with every character that a form encoding must carry. */
 export const CLIENT = {
