@@ -48,8 +48,9 @@ for list, SESSION_SECRET for all commands but the plain list and count, and the 
 variables where OAUTH_REVOCATION_URL is set. Without an identity in OPERATIONS_FILE the server does
 not know which user a session belongs to: the times in list tell sessions apart.
 
-Exit code 0: done. 1: not done, for example no such session, a session that no secret of
-SESSION_SECRET opens and so may be the user's, or Redis cannot be reached.
+Exit code 0: done. 1: not done, for example no such session, a session that may be the user's
+(no secret of SESSION_SECRET opens it, or the platform did not say at its sign-in whose it is), or
+Redis cannot be reached.
 2: called wrongly, or the environment has faults; nothing was done.
 `
 

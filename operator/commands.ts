@@ -5,7 +5,7 @@ import { endAll, endOne, endUser } from './end.ts'
 import { asciiJson } from './in-ascii.ts'
 import { reseal, type SealOptions, sealOf } from './reseal.ts'
 import { batches, distinct } from './scan.ts'
-import { reportUser, sessionsOf } from './user.ts'
+import { nothingSeen, reportUser, sessionsOf } from './user.ts'
 
 /** Runs a command. Resolves with whether it is done. Rejects with `StoreUnavailable`. */
 export async function runCommand(
@@ -55,12 +55,12 @@ async function listUser(
   { user, json }: { user: string; json: boolean },
 ): Promise<boolean> {
   const { terminal } = options
-  const found = { sessions: 0, unreadable: 0 }
+  const found = nothingSeen()
   for await (const { key, record } of sessionsOf(user, options, found)) {
     const session = describeSession(key, record)
     await terminal.print(json ? asciiJson(session) : toLine(session))
   }
-  return reportUser(terminal, user, found)
+  return reportUser(options, user, found)
 }
 
 /** A session without anything that opens it. */

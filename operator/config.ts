@@ -8,6 +8,8 @@ interface OperatorNeeds {
   readonly secrets: boolean
   /** It revokes tokens, where there is an endpoint. */
   readonly revocation: boolean
+  /** It looks for sessions of a user. */
+  readonly users?: boolean
 }
 
 export interface OperatorConfig {
@@ -15,6 +17,8 @@ export interface OperatorConfig {
   readonly idleSeconds: number
   /** Empty where the command does not need them. */
   readonly sessionSecrets: Config['sessionSecrets']
+  /** Whether the platform is asked who signs in. False where the command does not need to know. */
+  readonly hasIdentity: boolean
   /** null where nothing is revoked. */
   readonly platform: Pick<Config, 'oauth' | 'egress'> | null
 }
@@ -29,17 +33,27 @@ export function parseOperatorConfig(env: Environment, needs: OperatorNeeds): Par
   const base = readVariables(env, [...STORE_NAMES, 'SESSION_IDLE_SECONDS'])
   const secrets = needs.secrets ? readVariables(env, ['SESSION_SECRET']) : null
   const oauth = revokes ? readVariables(env, [...OAUTH_NAMES, ...EGRESS_NAMES, 'ALLOW_INSECURE_HTTP']) : null
-  const faults = [base, secrets, oauth].flatMap((read) => (read === null || read.ok ? [] : read.faults))
+  const users = needs.users === true ? readVariables(env, ['OPERATIONS_FILE', 'WAC']) : null
+  const faults = [base, secrets, oauth, users].flatMap((read) =>
+    read === null || read.ok ? [] : read.faults,
+  )
   const store = base.ok ? toStore(base.values) : null
   if (store?.kind === 'memory')
     faults.push('SESSION_STORE must be redis: sessions in memory are out of reach for a command')
-  if (!base.ok || store?.kind !== 'redis' || secrets?.ok === false || oauth?.ok === false)
+  if (
+    !base.ok ||
+    store?.kind !== 'redis' ||
+    secrets?.ok === false ||
+    oauth?.ok === false ||
+    users?.ok === false
+  )
     return { ok: false, faults }
   return {
     ok: true,
     config: {
       store,
       idleSeconds: base.values.SESSION_IDLE_SECONDS,
+      hasIdentity: (users?.values.OPERATIONS_FILE?.identity ?? null) !== null,
       sessionSecrets: secrets?.values.SESSION_SECRET ?? [],
       platform: oauth === null ? null : { oauth: toOauth(oauth.values), egress: toEgress(oauth.values) },
     },

@@ -6,7 +6,7 @@ import { createRevoker } from '../src/vault/refresh/revoker.ts'
 import type { RecordKey, SessionStore } from '../src/vault/store/store.ts'
 import type { CommandOptions } from './cli.ts'
 import { batches, distinct } from './scan.ts'
-import { reportUser, sessionsOf } from './user.ts'
+import { nothingSeen, reportUser, sessionsOf } from './user.ts'
 
 const REVOCATIONS_AT_ONCE = 8
 /** How long the command waits for the last revocations. */
@@ -54,7 +54,7 @@ export async function endAll(options: CommandOptions): Promise<boolean> {
 export async function endUser(options: CommandOptions, user: string): Promise<boolean> {
   const { terminal } = options
   const ending = createEnding(options)
-  const seen = { sessions: 0, unreadable: 0 }
+  const seen = nothingSeen()
   let ended = 0
   try {
     for await (const { key } of sessionsOf(user, options, seen)) if (await ending.end(key)) ended += 1
@@ -62,7 +62,7 @@ export async function endUser(options: CommandOptions, user: string): Promise<bo
     await terminal.print(`ended ${ended}`)
     await ending.finish()
   }
-  return reportUser(terminal, user, seen)
+  return reportUser(options, user, seen)
 }
 
 type FoundKey = { kind: 'one'; key: RecordKey } | { kind: 'none' } | { kind: 'several'; count: number }

@@ -10,7 +10,8 @@ import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { createRateLimit } from './rate-limit.ts'
 import { requireTokens } from './sign-in.ts'
 
-const TRIES_PER_MINUTE = { address: 30, username: 5 }
+/** A stranger's tries from elsewhere count to the wider limit of a name, so that they keep no user out. */
+const TRIES_PER_MINUTE = { address: 30, usernameAndAddress: 5, username: 50 }
 
 const TEXT = { type: 'string', minLength: 1, maxLength: 1024 } as const
 
@@ -75,6 +76,11 @@ export const PASSWORD_FLOW: OptionalFlow = {
  */
 function createPassword(context: LoginContext) {
   const { config, authorizationServer, store, redeem, signIn, sessionFacts } = context
+  const countNameAndAddress = createRateLimit({
+    ...context,
+    kind: 'password-name-address',
+    perMinute: TRIES_PER_MINUTE.usernameAndAddress,
+  })
   const countUsername = createRateLimit({
     ...context,
     kind: 'password-username',
@@ -86,7 +92,10 @@ function createPassword(context: LoginContext) {
     reply: FastifyReply,
   ): Promise<object> {
     const { username, password } = request.body
-    await countUsername(countedAs(username))
+    const name = countedAs(username)
+    // What the narrow limit refuses does not count to the wide one.
+    await countNameAndAddress(`${name} ${networkOf(request.ip)}`)
+    await countUsername(name)
     const outcome = await redeem({}, async () => {
       // While the store is down no tokens are requested, since they could not be stored.
       await store.ping()
@@ -106,7 +115,9 @@ function createPassword(context: LoginContext) {
 /** One name for all spellings of a user name that a directory might take for the same. */
 function countedAs(username: string): string {
   return username
-    .normalize('NFKC')
+    .normalize('NFKD')
+    .toUpperCase()
     .toLowerCase()
-    .replace(/[\p{C}\s]/gu, '')
+    .normalize('NFKD')
+    .replace(/[\p{M}\p{C}\s]/gu, '')
 }

@@ -8,7 +8,7 @@ import type { Members } from './sign-in.ts'
 
 interface RateLimitOptions {
   /** Limits of different kinds count apart. */
-  kind: 'sign-in' | 'callback' | 'password-address' | 'password-username'
+  kind: 'sign-in' | 'callback' | 'password-address' | 'password-name-address' | 'password-username'
   /** 0: no limit. */
   perMinute: number
   store: TryStore

@@ -23,7 +23,8 @@ export function hideForms(text: string, forms: Iterable<string>): string {
 /** A secret as it is, percent-encoded, and in base64 at each of the three places where it may begin. */
 export function formsOf(secret: string): string[] {
   if (secret.length < MIN_SECRET_LENGTH) return []
-  const encoded = encodeURIComponent(secret)
+  // A user name may hold half a surrogate pair, which throws here and is sent as U+FFFD.
+  const encoded = encodeURIComponent(secret.replace(/\p{Cs}/gu, '\ufffd'))
   const form = new URLSearchParams({ x: secret }).toString().slice(2)
   const bytes = Buffer.from(secret)
   const base64 = [0, 1, 2].map((before) => {

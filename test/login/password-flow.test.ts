@@ -97,20 +97,20 @@ t.test('a failing token endpoint or an unreachable store is not reported as a wr
   t.equal(browser.cookies.size, 0)
 })
 
-t.test('five tries a minute are permitted for a user name, and thirty from an address', async (t) => {
+t.test('five tries a minute are permitted for a name and address, and thirty from an address', async (t) => {
   const sandbox = await startSandbox(t)
   const env = { ...PERMITTED, TRUST_PROXY: '127.0.0.1/32', LOGIN_RATE_PER_MINUTE: '0' }
   const bff = await startBff(t, sandbox, env)
   const browser = bff.browser()
   const from = (address: string) => ({ headers: { 'x-forwarded-for': address } })
   for (let attempt = 0; attempt < 5; attempt += 1) {
-    const name = ['alice', 'Alice', ' alice ', 'alice\ud800', 'ali\u200bce'][attempt]
+    const name = ['alice', 'AL\u0130CE', ' \u00e1lice ', 'alice\u0308\ud800', 'ali\u200bce'][attempt]
     const wrong = { username: name, password: `wrong ${attempt}` }
-    const answer = await sendPassword(browser, wrong, from(`192.0.2.${attempt}`))
+    const answer = await sendPassword(browser, wrong, from('192.0.2.1'))
     isProblem(t, answer, 401, 'invalid_credentials', `try ${attempt}`)
   }
-  const limited = await sendPassword(browser, ALICE, from('192.0.2.9'))
-  isProblem(t, limited, 429, 'rate_limited', 'the sixth, from another address')
+  const limited = await sendPassword(browser, ALICE, from('192.0.2.1'))
+  isProblem(t, limited, 429, 'rate_limited', 'the sixth')
   const wait = Number(limited.headers['retry-after'])
   t.ok(wait > 0 && wait <= 60, `${wait} s`)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 5)
@@ -137,3 +137,24 @@ t.test('five tries a minute are permitted for a user name, and thirty from an ad
     t.notMatch(line, 'LOGIN_RATE_PER_MINUTE', 'no variable changes these limits')
   }
 })
+
+t.test(
+  'a stranger locks no user out by wrong passwords, and fifty a minute are permitted for a name',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const env = { ...PERMITTED, TRUST_PROXY: '127.0.0.1/32', LOGIN_RATE_PER_MINUTE: '0' }
+    const bff = await startBff(t, sandbox, env)
+    const attempt = (address: string, password: string) => {
+      const headers = { 'x-forwarded-for': address }
+      return sendPassword(bff.browser(), { ...ALICE, password }, { headers })
+    }
+    const statuses: number[] = []
+    for (let tries = 0; tries < 8; tries += 1) statuses.push((await attempt('192.0.2.1', 'wrong')).status)
+    t.strictSame(statuses, [401, 401, 401, 401, 401, 429, 429, 429])
+    t.equal((await attempt('198.51.100.1', ALICE.password)).status, 200, 'the user, from elsewhere')
+    // Five from the stranger and one of the user are counted for the name; what was refused is not.
+    for (let tries = 0; tries < 44; tries += 1)
+      t.equal((await attempt(`203.0.113.${tries}`, 'wrong')).status, 401, `${tries}`)
+    t.equal((await attempt('203.0.113.200', 'wrong')).status, 429, 'the next one')
+  },
+)

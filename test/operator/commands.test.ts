@@ -23,7 +23,7 @@ const [A, B, C] = ['A', 'B', 'C'].map((name) => new Secret(`secret-${name}-of-th
 type RunnableCommand = Exclude<Command, { kind: 'help' | 'version' | 'wrong' }>
 
 /** An operator of a store in memory, whose clock moves by 300 ms each time it is read. */
-function createOperator(t: Test) {
+function createOperator(t: Test, { hasIdentity = true } = {}) {
   const made = memoryStore(t)
   const [out, err] = [[], []] as [string[], string[]]
   const into = (lines: string[]) =>
@@ -47,7 +47,7 @@ function createOperator(t: Test) {
       out.length = 0
       err.length = 0
       // These commands do not ask where the store is.
-      const config = { idleSeconds: IDLE_MS / 1_000, sessionSecrets, platform: null } as never
+      const config = { idleSeconds: IDLE_MS / 1_000, sessionSecrets, hasIdentity, platform: null } as never
       const streams = [into(out), into(err)] as const
       const terminal = createTerminal(...streams, elapsed)
       const clock = { wall: made.now, monotonic: () => performance.now() }
@@ -240,7 +240,7 @@ t.test('the sessions of a user are listed and ended by the whole id', async (t) 
   const { made, run, out, err } = createOperator(t)
   const user = (id: string): User => ({ id, name: 'Alice' })
   const ofAlice = [await sealedSession(made, A!, user('alice')), await sealedSession(made, A!, user('alice'))]
-  const others = [await sealedSession(made, A!, user('alice2')), await sealedSession(made, A!)]
+  const others = [await sealedSession(made, A!, user('alice2')), await sealedSession(made, A!, user('bob'))]
 
   t.notOk(await run({ kind: 'list', json: false, user: 'ali' }), 'nobody has this id')
   t.match(err, ['There is no session of the user ali.'])
@@ -251,6 +251,27 @@ t.test('the sessions of a user are listed and ended by the whole id', async (t) 
   t.strictSame(out, ['ended 2'])
   for (const key of ofAlice) t.equal(await made.store.read(key), null)
   for (const key of others) t.ok(await made.store.read(key))
+})
+
+t.test('a session of no known user may be of the user, so the command is not done', async (t) => {
+  const { made, run, out, err } = createOperator(t)
+  await sealedSession(made, A!, { id: 'alice', name: null })
+  const unknown = await sealedSession(made, A!)
+  t.notOk(await run({ kind: 'list', json: false, user: 'alice' }))
+  t.equal(out.length, 1)
+  t.notOk(await run({ kind: 'end_user', user: 'alice', revokes: false }))
+  t.strictSame(out, ['ended 1'])
+  t.strictSame(err.at(-1), "1 sessions have no known user: they may be this user's.")
+  t.ok(await made.store.read(unknown), 'it goes on')
+})
+
+t.test('without an identity the users in the records count, and the command says so', async (t) => {
+  const { made, run, out, err } = createOperator(t, { hasIdentity: false })
+  await sealedSession(made, A!, { id: 'alice', name: null })
+  await sealedSession(made, A!)
+  t.ok(await run({ kind: 'end_user', user: 'alice', revokes: false }))
+  t.strictSame(out, ['ended 1'])
+  t.match(err.join('\n'), /OPERATIONS_FILE has no identity/)
 })
 
 t.test('a session that no secret opens may be of the user, so the command is not done', async (t) => {

@@ -28,6 +28,23 @@ t.test('a command reads the variables it needs and no others', async (t) => {
   t.match(parseOperatorConfig(revocation, { ...ALL, revocation: false }), { config: { platform: null } })
 })
 
+t.test('a command for the sessions of a user reads whether the platform is asked who signs in', async (t) => {
+  const operations = { GetMe: { method: 'GET', path: '/{wac}/User/me' } }
+  const folder = t.testdir({
+    'with.json': JSON.stringify({ operations, identity: { operation: 'GetMe', id: '/id' } }),
+    'without.json': JSON.stringify({ operations }),
+  })
+  const read = (file: string | null, users = true) => {
+    const env = { ...REDIS, WAC: 'DEMO', ...(file === null ? {} : { OPERATIONS_FILE: `${folder}/${file}` }) }
+    const parsed = parseOperatorConfig(env, { ...NOTHING, users })
+    return parsed.ok ? parsed.config.hasIdentity : parsed.faults.length
+  }
+  t.equal(read('with.json'), true)
+  for (const file of ['without.json', null]) t.equal(read(file), false)
+  t.equal(read('missing.json'), 1, 'a fault')
+  t.equal(read('missing.json', false), false, 'no other command reads it')
+})
+
 t.test('every fault in the needed variables is listed', async (t) => {
   const faultsOf = (env: Record<string, string>, needs = ALL): readonly string[] => {
     const parsed = parseOperatorConfig(env, needs)
