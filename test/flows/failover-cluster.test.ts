@@ -2,7 +2,7 @@ import t from 'tap'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { elapsed, until } from '../helpers/wait.ts'
-import { counted, presentedAgain, sessionsOn, startPair, survives, untilAllRefreshed } from './load.ts'
+import { presentedAgain, sessionsOn, startPair, survives, untilAllRefreshed } from './load.ts'
 
 t.jobs = 3
 
@@ -19,16 +19,12 @@ t.test('killing a Cluster master under load, with its replica behind, signs nobo
     await cluster.cutReplication(victim)
     await untilAllRefreshed(victim)
   } while (!(await victim.cli('role')).startsWith('master'))
-  const before = await victim.cli('cluster', 'nodes')
-
+  // What the replica lacks now is restored, or its session is refreshed before that with the tokens that a replica holds:
+  // which comes first is not ours to say. Both show in that no refresh token is presented twice.
   await survives(t, pair, async () => {
     await victim.kill()
     await until('its replica has its slots', () => cluster.hasReplaced(victim))
   })
-  const restored = await counted(pair.replicas, 'bff_store_restored_total{what="tokens"}')
-  // On a slow machine all of them may be on their way to the master when it is killed.
-  const retried = await counted(pair.replicas, 'bff_store_retries_total{step="tokens"}')
-  t.ok(restored + retried > 0, `what the replica lacked is restored; before: ${before}`)
 })
 
 t.test('no call fails while slots move between nodes under load', async (t) => {
