@@ -1,96 +1,17 @@
-import { rmSync } from 'node:fs'
-import { pathToFileURL } from 'node:url'
-import { build } from 'esbuild'
 import t from 'tap'
-import { createLog, pathOf } from '../src/log.ts'
+import { createLog } from '../src/log.ts'
+import { pathOf } from '../src/log-text.ts'
 import { Secret } from '../src/secret.ts'
-import { startChild, type Teardown } from './helpers/child.ts'
 import { collectLog } from './helpers/log-lines.ts'
 import { startRedis } from './helpers/redis.ts'
 import { CLIENT, decide, signIn, startBff, startSandbox, untilReady } from './helpers/system.ts'
-import { elapsed } from './helpers/wait.ts'
 import { ask, OWN, portOf, speak } from './http/wire.ts'
-
-/** URL of `src/log.ts` as a module for child processes, in a folder that finds the packages. */
-async function buildLog(t: Teardown): Promise<string> {
-  const outfile = `.tap/log-${process.pid}.mjs`
-  await build({
-    entryPoints: ['src/log.ts'],
-    outfile,
-    bundle: true,
-    format: 'esm',
-    platform: 'node',
-    packages: 'external',
-  })
-  t.teardown(() => rmSync(outfile, { force: true }))
-  return pathToFileURL(outfile).href
-}
 
 t.test('a line is JSON with a level by name and a time in UTC', async (t) => {
   const { sink, lines } = collectLog()
   createLog('info', sink).warn({ event: 'x' }, 'told')
   t.match(lines()[0], { level: 'warn', event: 'x', msg: 'told', pid: process.pid })
   t.match(lines()[0]?.time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
-})
-
-t.test('the last lines before the end of the process are written, whatever its cause', async (t) => {
-  const ends = {
-    'its own exit': 'process.exit(3)',
-    'a fault': "throw new Error('nobody foresaw this')",
-    'a fault in a promise': "await Promise.reject(new Error('nor this'))",
-    'the end of its work': '',
-  }
-  const log = await buildLog(t)
-  for (const [name, end] of Object.entries(ends)) {
-    const code = `import { createLog } from '${log}'
-      const log = createLog('info')
-      for (let line = 0; line < 500; line += 1) log.info({ line })
-      ${end}`
-    const child = startChild(t, process.execPath, ['--input-type=module', '--eval', code])
-    await child.ended
-    const lines = child.stdout().trim().split('\n')
-    t.strictSame(
-      lines.map((text) => (JSON.parse(text) as { line: number }).line),
-      Array.from({ length: 500 }, (_, line) => line),
-      name,
-    )
-  }
-})
-
-t.test('a crash ends the process although nobody reads its log or the disk is full', async (t) => {
-  const log = await buildLog(t)
-  const code = `import { createLog } from '${log}'
-    createLog('info').fatal('the first line')
-    process.exit(3)`
-  const shell = `exec "$0" --input-type=module --eval "$1"`
-  for (const into of ['| (exec 0<&-; sleep 0.5)', '> /dev/full']) {
-    const script = `(sleep 0.2; ${shell}; ) ${into}; echo "\${PIPESTATUS[0]}"`
-    const child = startChild(t, '/bin/bash', ['-c', script, process.execPath, code])
-    const ended = await Promise.race([child.ended, elapsed(10_000)])
-    t.ok(ended, into)
-    t.match(child.stdout(), /3/)
-  }
-})
-
-t.test('lines of one turn are written together, in pieces that no other process splits', async (t) => {
-  const log = await buildLog(t)
-  const code = `import fs from 'node:fs'
-    import { syncBuiltinESMExports } from 'node:module'
-    const write = fs.writeSync
-    fs.writeSync = (fd, text, ...rest) => {
-      process.stderr.write(Buffer.byteLength(text) + '\\n')
-      return write(fd, text, ...rest)
-    }
-    syncBuiltinESMExports()
-    const { createLog } = await import('${log}')
-    const log = createLog('info')
-    for (let line = 0; line < 100; line += 1) log.info({ line, name: 'ü'.repeat(20) })`
-  const child = startChild(t, process.execPath, ['--input-type=module', '--eval', code])
-  await child.ended
-  const writes = child.stderr().trim().split('\n').map(Number)
-  t.ok(writes.length > 1)
-  t.ok(writes.length < 10)
-  t.ok(Math.max(...writes) <= 4_096)
 })
 
 t.test('the log holds method and path of a request, status of a response, and no secret', async (t) => {

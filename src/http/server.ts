@@ -10,12 +10,13 @@ import Fastify, {
   LogController,
 } from 'fastify'
 import type { Config } from '../config/config.ts'
-import { type Logger, RequestLog } from '../log.ts'
+import type { Logger } from '../log.ts'
 import { decodedPath, isOwnPath } from '../paths.ts'
 import { createClientErrors } from './client-errors.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { isNavigation } from './navigation.ts'
 import { sendProblem, toProblem } from './problems.ts'
+import { RequestLog } from './request-log.ts'
 
 /**
  * A Fastify server that adds no response or type coercion of its own. Its handlers and plugins log with `request.log`

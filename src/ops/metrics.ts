@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { droppedLines } from '../stdout.ts'
 import type { RefreshEvents } from '../vault/refresh/refresh.ts'
 import type { EndReason } from '../vault/session.ts'
 import type { WriteKind } from '../vault/store/outbox-entries.ts'
@@ -85,6 +86,15 @@ export function createMetrics(): Metrics {
     collect() {
       this.reset()
       for (const [result, count] of Object.entries(lookUps)) if (count > 0) this.inc({ result }, count)
+    },
+  })
+  new Counter({
+    name: 'bff_log_lines_dropped_total',
+    help: 'Log lines that nothing read',
+    registers,
+    collect() {
+      this.reset()
+      this.inc(droppedLines())
     },
   })
   const commands = histogram('bff_store_duration_seconds', 'Commands to the session store', ['command'])

@@ -28,7 +28,8 @@ import {
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base'
 import type { Config } from '../config/config.ts'
 import { namedValues } from '../config/kinds.ts'
-import { type Logger, logLibraryMessage, messageOf } from '../log.ts'
+import { type Logger, logLibraryMessage } from '../log.ts'
+import { messageOf } from '../log-text.ts'
 import { VERSION } from '../version.ts'
 
 /** A step of the work, from `start` to `end`. */

@@ -18,8 +18,10 @@ const GROUND = [
   'json',
   'keyring',
   'log',
+  'log-text',
   'paths',
   'secret',
+  'stdout',
   'timeout',
   'version',
 ]

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { Cluster, Command, Redis, type RedisOptions, ReplyError } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../../config/redis-url.ts'
-import { messageOf } from '../../../log.ts'
+import { messageOf } from '../../../log-text.ts'
 import type { Secret } from '../../../secret.ts'
 import { ErrorHandlingConnector, type Sentinels, watchSentinels } from './sentinels.ts'
 

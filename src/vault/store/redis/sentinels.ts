@@ -2,7 +2,7 @@ import { connect as connectTcp } from 'node:net'
 import { connect as connectTls, type ConnectionOptions as TlsOptions } from 'node:tls'
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress } from '../../../config/redis-url.ts'
-import { messageOf } from '../../../log.ts'
+import { messageOf } from '../../../log-text.ts'
 import { inTime } from './command-timeout.ts'
 
 /**
