@@ -46,7 +46,8 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
   const { authorizationServer, timing, clock, random, log } = options
   // A separate gate: a failure of the client's own token says nothing about the refresh tokens of users.
   const gate = createGate({
-    slots: Number.POSITIVE_INFINITY,
+    max: Number.POSITIVE_INFINITY,
+    timeoutMs: Number.POSITIVE_INFINITY,
     now: clock.monotonic,
     random,
     onChange: () => {},

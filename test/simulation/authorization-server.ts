@@ -109,6 +109,9 @@ interface Exchange {
 export class SimulatedAuthorizationServer {
   readonly behaviours = new Set<BehaviourFault>()
   refusesConnections = 0
+  /** What it has taken, it works through one after the other, each for so long; 0: at once. */
+  serviceMs = 0
+  #freeAt = 0
   /** By the index of the replica. */
   readonly faults: EndpointFaults[]
   readonly #clock: VirtualClock
@@ -129,6 +132,7 @@ export class SimulatedAuthorizationServer {
     this.#random = new Random(deployment.seed, 'authorization server')
     this.#checker = deployment.checker
     this.#strict = deployment.settings.strict
+    this.serviceMs = deployment.settings.crowd?.serviceMs ?? 0
     const replicas = { length: deployment.settings.replicas }
     this.faults = Array.from(replicas, () => ({ cut: 0, delayMs: 0 }))
     this.#held = Array.from(replicas, () => [])
@@ -253,9 +257,11 @@ export class SimulatedAuthorizationServer {
     const clock = this.#clock
     const behaviour = this.#behaviour()
     switch (behaviour.kind) {
-      case 'responds':
-        clock.in(this.#random.between(2, 40), null, () => this.#respond(exchange, this.#decide(exchange)))
+      case 'responds': {
+        const ms = this.serviceMs === 0 ? this.#random.between(2, 40) : this.#queueMs()
+        clock.in(ms, null, () => this.#respond(exchange, this.#decide(exchange)))
         return
+      }
       case 'slow': {
         const decided = behaviour.rotatesFirst ? this.#decide(exchange) : null
         const ms = behaviour.ms * this.#random.between(0.8, 1.2)
@@ -274,6 +280,13 @@ export class SimulatedAuthorizationServer {
         clock.in(this.#latency(), null, () => this.#respond(exchange, outcomeOf(behaviour)))
       }
     }
+  }
+
+  /** Until the end of a request that is taken now. One whose connection was closed is worked through like any other. */
+  #queueMs(): number {
+    const { now } = this.#clock
+    this.#freeAt = Math.max(this.#freeAt, now) + this.serviceMs * this.#random.between(0.8, 1.2)
+    return this.#freeAt - now
   }
 
   #respond(exchange: Exchange, outcome: TokenOutcome): void {

@@ -4,6 +4,8 @@ import { Random } from './random.ts'
 import type { BrowserRequest, BrowserResponse, Replica } from './replica.ts'
 
 const TRY_AGAIN_MS = 700
+/** The others of a crowd only sign in. */
+const ACTIVE_OF_A_CROWD = 4
 
 /** One user with one browser, who signs in, calls, polls and signs out until `rest`. */
 export class Browser {
@@ -38,7 +40,8 @@ export class Browser {
   }
 
   #think(): void {
-    const { thinkMs } = this.#deployment.settings
+    const { thinkMs, crowd } = this.#deployment.settings
+    if (crowd !== null && this.user >= ACTIVE_OF_A_CROWD) return
     const random = this.#random
     this.#later(Math.min(random.between(20, thinkMs), random.between(20, thinkMs * 2)))
   }

@@ -77,6 +77,8 @@ const RENEWS_EVERY_MS = 1_500
 const RENEWAL_MS = 3_500
 /** A holder whose record has moved on has noticed by then. */
 const NOTICED_WITHIN_MS = 6_000
+/** Requests in flight with which each replica begins. */
+const CROWD_BEGINS_AT = 8
 /** What is written this long before a master is replaced, or to it after that, may be lost. */
 const LAST_MOMENT_MS = 8_000
 
@@ -318,9 +320,23 @@ export class InvariantChecker {
 
   finished(presentation: Presentation, outcome: TokenOutcome): void {
     if (!this.#ends(presentation, 'finished')) return
+    this.#checkCrowd(presentation)
     presentation.outcome = outcome.kind
     if (outcome.kind === 'granted') this.#granted.set(presentation.token.family, presentation)
     else if (presentation.issued > 0) this.#unheard(presentation)
+  }
+
+  /** Responses come in time: those to the first requests of all replicas where they can, and all those to later ones. */
+  #checkCrowd({ sentAt, token, by }: Presentation): void {
+    const { crowd, replicas, timeoutMs } = this.#settings
+    if (crowd === null) return
+    const { downAt, downMs, serviceMs } = crowd
+    const firstMs = replicas * CROWD_BEGINS_AT * serviceMs
+    const isLater = sentAt > downAt + downMs + 2 * firstMs + timeoutMs && replicas * serviceMs < timeoutMs / 8
+    if (firstMs > 0.8 * timeoutMs && !isLater) return
+    const ms = this.#clock.now - sentAt
+    if (ms > timeoutMs)
+      this.violated('a request of a crowd waits too long', `${token.text} by ${by.name}: ${Math.round(ms)} ms`)
   }
 
   closed(presentation: Presentation): void {
@@ -335,8 +351,12 @@ export class InvariantChecker {
     return true
   }
 
-  #unheard({ token, by }: Presentation): void {
+  #unheard({ token, by, sentAt }: Presentation): void {
     const session = this.#byFamily.get(token.family.id)
+    if (this.#settings.crowd !== null && by.alive) {
+      const ms = Math.round(this.#clock.now - sentAt)
+      this.violated('a request of a crowd is granted to nobody', `${token.text} by ${by.name} after ${ms} ms`)
+    }
     this.#addCause(
       session,
       by.alive ? 'response lost after rotation' : 'crash while a token request was under way',

@@ -15,6 +15,7 @@ const REFRESH = 'src/vault/refresh/refresh.ts'
 const PRESENTATION = 'src/vault/refresh/presentation.ts'
 const OUTBOX = 'src/vault/store/outbox.ts'
 const CACHE = 'src/vault/cache.ts'
+const IN_FLIGHT = 'src/vault/refresh/in-flight.ts'
 const CALLER = 'src/vault/caller.ts'
 const RECORD = 'src/vault/store/record.ts'
 
@@ -156,7 +157,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'no-bound-for-responses',
     what: 'a connection without a response keeps its lease for ever',
     file: PRESENTATION,
-    find: 'if (monotonic() >= giveUpAt) giveUp()',
+    find: 'if (monotonic() >= giveUpAt && !mayBeQueued()) giveUp()',
     put: 'if (monotonic() >= giveUpAt + 1e9) giveUp()',
   },
   {
@@ -167,11 +168,33 @@ export const MUTATIONS: readonly Mutation[] = [
     put: "if (record.lease !== attempt) return [record, 'taken']",
   },
   {
-    name: 'slot-leaks',
-    what: 'a refresh that the gate holds back keeps its slot',
-    file: 'src/vault/refresh/gate.ts',
-    find: 'if (ms === 0) return pass()\n      releaseSlot()',
-    put: 'if (ms === 0) return pass()',
+    name: 'place-leaks',
+    what: 'a request keeps its place when nobody waits for it any more',
+    file: IN_FLIGHT,
+    find: 'awaited -= 1',
+    put: '',
+  },
+  // A crowd at a slow token endpoint.
+  {
+    name: 'all-at-once',
+    what: 'as many requests leave at once as the maximum permits',
+    file: IN_FLIGHT,
+    find: 'const BEGINS_AT = 8',
+    put: 'const BEGINS_AT = 64',
+  },
+  {
+    name: 'number-never-halved',
+    what: 'late responses do not make fewer requests leave',
+    file: IN_FLIGHT,
+    find: 'limit = Math.max(1, limit / 2)',
+    put: '',
+  },
+  {
+    name: 'queued-request-given-up',
+    what: 'a request is given up while the token endpoint answers others late',
+    file: PRESENTATION,
+    find: 'if (monotonic() >= giveUpAt && !mayBeQueued()) giveUp()',
+    put: 'if (monotonic() >= giveUpAt) giveUp()',
   },
   // The rules of cache and outbox.
   {

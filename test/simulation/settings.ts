@@ -38,8 +38,18 @@ export interface Settings {
   readonly clocksStep: boolean
   /** Pause of a browser between two actions at most. */
   readonly thinkMs: number
+  /** Many sessions that become due together, at an endpoint that works through its requests one by one; null: not so. */
+  readonly crowd: Crowd | null
   /** Also looks whether tokens are refreshed with no calls at all. */
   readonly watchesBackground: boolean
+}
+
+/** All replicas are away from `downAt` on, until every access token has expired. */
+export interface Crowd {
+  /** What the token endpoint needs for one request. */
+  readonly serviceMs: number
+  readonly downAt: number
+  readonly downMs: number
 }
 
 /** Length of a lease. Like `resetAfterMs` it is not that of the server, which would move the checks with it. */
@@ -54,6 +64,59 @@ export function resetAfterMs({ timeoutMs }: Settings): number {
 
 /** The settings of a seed. */
 export function drawSettings(seed: number): Settings {
+  const settings = drawUsual(seed)
+  const random = new Random(seed, 'crowd')
+  return random.chance(0.03) ? withCrowd(settings, drawCrowd(random, settings)) : settings
+}
+
+/** A crowd of sessions, and what the token endpoint needs for one of them. */
+export interface CrowdSize {
+  readonly sessions: number
+  readonly replicas: number
+  readonly serviceMs: number
+}
+
+/** With many replicas the first requests of all take a little longer than one may be open at another endpoint. */
+export function drawCrowd(random: Random, { timeoutMs }: Pick<Settings, 'timeoutMs'>): CrowdSize {
+  const replicas = 1 + random.int(4)
+  const serviceMs = random.between(0.002, random.pick([0.03, 0.1, 0.3])) * timeoutMs
+  return { sessions: 30 + random.int(90), replicas, serviceMs: Math.min(serviceMs, 36_000 / 8 / replicas) }
+}
+
+/** Settings under which only the crowd is wrong. */
+export function withCrowd(settings: Settings, { sessions, replicas, serviceMs }: CrowdSize): Settings {
+  // Long enough for all to be refreshed twice before the first is due again.
+  const lifeMs = Math.max(60_000, Math.ceil((sessions * serviceMs * 3) / 1_000) * 1_000)
+  const crowd = { serviceMs, downAt: lifeMs / 3, downMs: lifeMs }
+  return {
+    ...settings,
+    crowd,
+    topology: 'single',
+    masters: 1,
+    replicas,
+    browsers: sessions,
+    timing: { aheadSeconds: 300, thresholdSeconds: 30 },
+    concurrency: 64,
+    idleMs: 7_200_000,
+    maxMs: 43_200_000,
+    lives: [lifeMs / 1_000],
+    withoutRefreshToken: 0,
+    withoutRotation: 0,
+    strict: true,
+    faults: 0,
+    scenario: false,
+    clocksStep: false,
+    thinkMs: 15_000,
+    watchesBackground: false,
+    // By then a server that is never idle is through, even if each takes longer than on average.
+    faultsUntilMs: crowd.downAt + crowd.downMs + sessions * serviceMs * 1.1 + CROWD_SLACK_MS,
+  }
+}
+
+/** Time for the replicas to start, and for the first requests after a pause of theirs. */
+const CROWD_SLACK_MS = 15_000
+
+function drawUsual(seed: number): Settings {
   const random = new Random(seed, 'settings')
   const topology = random.weighted<Topology>({ single: 3, failover: 4, cluster: 3 })
   const length = random.weighted({ short: 93, long: 3, calm: 4 })
@@ -100,6 +163,7 @@ export function drawSettings(seed: number): Settings {
     withoutFaults: drawWithoutFaults(random, { topology, clocksStep }),
     thinkMs: calm ? 240_000 : random.pick([1_000, 5_000, 15_000]),
     watchesBackground: random.chance(0.2),
+    crowd: null,
     cacheMs: random.pick([0, 100, 1_000, 1_000, 1_000, 5_000]),
   }
 }

@@ -26,7 +26,7 @@
 import { Deployment } from './deployment.ts'
 import { drawFaults, type Fault, type FaultKind, scheduleFaults } from './faults.ts'
 import type { LossCause, Violation } from './invariants.ts'
-import { drawSettings, leaseMs, resetAfterMs, type Settings } from './settings.ts'
+import { type Crowd, drawSettings, leaseMs, resetAfterMs, type Settings } from './settings.ts'
 import { Trace } from './trace.ts'
 import { realTurn } from './virtual-clock.ts'
 
@@ -35,6 +35,8 @@ interface SimulationOptions {
   trace?: boolean
   /** Only these of the seed's faults. */
   faults?: readonly Fault[]
+  /** Instead of the seed's own. */
+  settings?: Settings
 }
 
 /** What happened in one history, or in many. */
@@ -66,7 +68,7 @@ const HEALED_AFTER_MS = 25_000
 
 /** Runs the history of a seed. */
 export async function simulate(seed: number, options: SimulationOptions = {}): Promise<SimulationResult> {
-  const settings = drawSettings(seed)
+  const settings = options.settings ?? drawSettings(seed)
   const faults = options.faults ?? drawFaults(seed, settings)
   const trace = new Trace(options.trace ?? false)
   const deployment = new Deployment(seed, settings, trace)
@@ -117,7 +119,9 @@ export function addTally(sum: Tally, { injected, lossCauses, ...counts }: Tally)
 
 async function history(deployment: Deployment): Promise<void> {
   const { clock, settings, checker, browsers } = deployment
+  if (settings.crowd !== null) gather(deployment, settings.crowd)
   await clock.run(settings.faultsUntilMs)
+  if (settings.crowd !== null) crowdIsRefreshed(deployment, settings.crowd)
   checker.note('phase', 'the faults are over')
   await clock.run(clock.now + HEALED_AFTER_MS + resetAfterMs(settings))
   for (const browser of browsers) browser.rest()
@@ -127,6 +131,24 @@ async function history(deployment: Deployment): Promise<void> {
   await backgroundRefreshes(deployment)
   await signOutsReachEverybody(deployment)
   await nothingIsLeft(deployment)
+}
+
+/** All replicas are away until the tokens of all sessions have expired. */
+function gather(deployment: Deployment, { downAt, downMs }: Crowd): void {
+  deployment.clock.in(downAt, null, () => {
+    for (const index of deployment.replicas.keys()) deployment.crash(index, downMs)
+  })
+}
+
+/** A crowd loses nobody, and is through as soon as the token endpoint can be. */
+function crowdIsRefreshed({ checker }: Deployment, { downAt }: Crowd): void {
+  if (checker.violation !== null) return
+  const sessions = [...checker.sessions.values()].filter(
+    (session) => checker.lives(session) && session.beganAt < downAt,
+  )
+  const late = sessions.filter(({ family }) => family.serial === 1)
+  if (late.length > 0)
+    checker.violated('a crowd is not refreshed in time', `${late.length} of ${sessions.length} sessions`)
 }
 
 /** Every living session is served by every replica. */

@@ -1,8 +1,11 @@
+import { createInFlight, type Flight } from './in-flight.ts'
 import type { Wait } from './rules.ts'
 
 interface GateOptions {
-  /** Requests at once for which a caller still waits. */
-  slots: number
+  /** Requests in flight at most. Their number follows the responses (in-flight.ts). */
+  max: number
+  /** How long callers wait for a response. */
+  timeoutMs: number
   /** Monotonic milliseconds: a step of the wall clock must not keep the breaker open. */
   now: () => number
   /** In [0, 1). */
@@ -14,6 +17,10 @@ interface GateOptions {
 /** The permission to send one token request. */
 export interface Pass {
   kind: 'pass'
+  /** The request leaves now. */
+  sent(): void
+  /** Its response has come, however late, or its connection is closed. `answered`: a response came, of whatever kind. */
+  over(answered: boolean): void
   /**
    * Says whether the token endpoint works, however late: a second report counts if it works. `retryAfterMs`: from the
    * `Retry-After` of the response.
@@ -23,9 +30,9 @@ export interface Pass {
   leave(): void
 }
 
-/** The one door to the token endpoint: a bound on requests at once, and a circuit breaker. */
+/** The one door to the token endpoint: a bound on requests in flight, and a circuit breaker. */
 export interface Gate {
-  /** Waits for a slot, first come first served. A wait while the token endpoint counts as down. */
+  /** Waits for room, first come first served. A wait while the token endpoint counts as down. */
   enter(): Promise<Pass | Wait>
   /** How many requests would be let through at once. */
   room(): number
@@ -33,6 +40,10 @@ export interface Gate {
   isDown(): boolean
   /** Token requests that failed in a row. */
   failures(): number
+  /** Whether the token endpoint answers late: what it has not answered yet may wait there. */
+  isLate(): boolean
+  /** Whether a request that left at that instant (monotonic) and has no response may still wait in the token endpoint. */
+  mayBeQueued(sentAt: number): boolean
 }
 
 /** After so many consecutive failures the breaker is open: the token endpoint counts as down. */
@@ -51,9 +62,9 @@ const PROBE_MS = 2_500
  * callers neither flood a failing endpoint nor all wait for it. After some seconds without a request it lets all through
  * until one fails. It never cuts a request short: a late response may hold the only live refresh token.
  */
-export function createGate({ slots, now, random, onChange }: GateOptions): Gate {
-  let free = slots
-  const waiting: (() => void)[] = []
+export function createGate({ max, timeoutMs, now, random, onChange }: GateOptions): Gate {
+  const inFlight = createInFlight({ max, timeoutMs, now })
+  const waiting: ((entered: Pass | Wait) => void)[] = []
   let failures = 0
   let nextProbeAt = 0
   let lastProbe = 0
@@ -65,10 +76,13 @@ export function createGate({ slots, now, random, onChange }: GateOptions): Gate 
   const waitMs = (): number => (isDown() && !outdated ? Math.max(0, nextProbeAt - now()) : 0)
   const wait = (ms: number): Wait => ({ kind: 'wait', ms, why: 'unavailable' })
 
-  function releaseSlot(): void {
-    const next = waiting.shift()
-    if (next === undefined) free += 1
-    else next()
+  /** Those that wait get a place while there is room. They wait no longer once the token endpoint is down. */
+  function admit(): void {
+    while (waiting.length > 0) {
+      const ms = waitMs()
+      if (ms === 0 && inFlight.room() === 0) return
+      waiting.shift()!(ms > 0 ? wait(ms) : pass(inFlight.add()))
+    }
   }
 
   function succeeded(): void {
@@ -90,7 +104,7 @@ export function createGate({ slots, now, random, onChange }: GateOptions): Gate 
     if (!wasDown && isDown()) onChange(true, failures)
   }
 
-  function pass(): Pass {
+  function pass(flight: Flight): Pass {
     outdated ||= isDown() && now() >= Math.max(failedAt + OUTDATED_MS, nextProbeAt + UNUSED_MS)
     const probe = isDown() && !outdated ? lastProbe + 1 : null
     if (probe !== null) {
@@ -100,32 +114,35 @@ export function createGate({ slots, now, random, onChange }: GateOptions): Gate 
     let reported = false
     return {
       kind: 'pass',
+      sent: flight.sent,
+      over(answered) {
+        flight.over(answered)
+        admit()
+      },
       report(works, retryAfterMs) {
         if (works) succeeded()
         else if (!reported) failed(probe, retryAfterMs)
         reported = true
       },
       leave() {
-        releaseSlot()
+        flight.leave()
         // It has shown nothing, so the next probe need not wait for it.
         if (!reported && probe !== null && probe === lastProbe) nextProbeAt = now()
+        admit()
       },
     }
   }
 
   return {
-    async enter() {
-      // Checked before the wait for a slot as well: requests that hang keep their slots for the whole timeout.
-      if (waitMs() > 0) return wait(waitMs())
-      if (free > 0) free -= 1
-      else await new Promise<void>((resolve) => waiting.push(resolve))
-      const ms = waitMs()
-      if (ms === 0) return pass()
-      releaseSlot()
-      return wait(ms)
-    },
-    room: () => (isDown() ? Math.min(free, waitMs() === 0 ? 1 : 0) : free),
+    enter: () =>
+      new Promise((resolve) => {
+        waiting.push(resolve)
+        admit()
+      }),
+    room: () => (isDown() ? Math.min(inFlight.room(), waitMs() === 0 ? 1 : 0) : inFlight.room()),
     isDown,
     failures: () => failures,
+    isLate: inFlight.isLate,
+    mayBeQueued: inFlight.mayBeQueued,
   }
 }

@@ -7,6 +7,8 @@ interface PresentationOptions {
   /** Sends the token request. The signal resets its connection. */
   send: (signal: AbortSignal) => Promise<TokenOutcome>
   renewLease: () => Promise<RenewLeaseResult>
+  /** Whether the token endpoint may still come to this request. */
+  mayBeQueued: () => boolean
   timeoutMs: number
   monotonic: () => number
   log: Logger
@@ -30,10 +32,11 @@ const RENEW_AGAIN_MS = 250
 /**
  * Presents a refresh token, and renews the lease while there is no response, so that no other process presents the same
  * one. Resets the connection when the response takes too long or the presentation is overtaken: a request that is still
- * on its way is then not delivered.
+ * on its way is then not delivered. A token endpoint that answers others late has its time: it would grant a request that
+ * is given up to nobody.
  */
 export function present(options: PresentationOptions): Presentation {
-  const { send, renewLease, timeoutMs, monotonic, log } = options
+  const { send, renewLease, mayBeQueued, timeoutMs, monotonic, log } = options
   const connection = new AbortController()
   const giveUpAt = monotonic() + resetAfterMs(timeoutMs)
   let renewLeaseAt = monotonic() + RENEW_EVERY_MS
@@ -43,7 +46,7 @@ export function present(options: PresentationOptions): Presentation {
   const reset = (reason: string): void => connection.abort(new Error(reason))
 
   function look(): void {
-    if (monotonic() >= giveUpAt) giveUp()
+    if (monotonic() >= giveUpAt && !mayBeQueued()) giveUp()
     else if (monotonic() >= renewLeaseAt && lease === 'held') extendLease().catch(failed)
   }
 

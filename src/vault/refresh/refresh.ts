@@ -141,7 +141,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
  * lease, before the request leaves: a crash leaves it in the record.
  */
 async function takeLease(
-  { store, clock, pace: { timeoutMs } }: RefreshOptions,
+  { store, gate, clock, pace: { timeoutMs } }: RefreshOptions,
   self: { startedAt: number; stopping: boolean },
   { session, trigger }: Pick<PresentedLease, 'session' | 'trigger'>,
 ): Promise<Lease | NotGranted> {
@@ -165,6 +165,7 @@ async function takeLease(
     tokens,
     leftMs: leftMs(),
     timeoutMs,
+    endpointIsLate: gate.isLate(),
     msSinceIncident: store.health.msSinceIncident(key),
     msSinceStart: record.leaseUntil > 0 ? clock.monotonic() - self.startedAt : Number.POSITIVE_INFINITY,
     stopping: self.stopping,
@@ -176,7 +177,7 @@ async function takeLease(
 }
 
 function send(
-  { store, authorizationServer, clock, log, pace: { timeoutMs } }: RefreshOptions,
+  { store, authorizationServer, gate, clock, log, pace: { timeoutMs } }: RefreshOptions,
   lease: Lease,
   caller: Pick<PresentedLease, 'trigger' | 'pass'>,
 ): PresentedLease {
@@ -184,14 +185,36 @@ function send(
   const { key, record, tokens } = session
   const sendBefore = leasedAt + timeoutMs
   const renewRequest = { gen: record.gen, attempt, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
+  const sentAt = clock.monotonic()
+  const { pass } = caller
+  pass.sent()
   const presentation = present({
     send: (signal) => authorizationServer.refresh(tokens.refreshToken!, { sendBefore, signal }),
     renewLease: () => store.renewLease(key, renewRequest),
+    mayBeQueued: () => gate.mayBeQueued(sentAt),
     timeoutMs,
     monotonic: clock.monotonic,
     log,
   })
-  return { ...lease, ...caller, sentAt: clock.monotonic(), sendBefore, presentation }
+  // Its failure is handled where its outcome is.
+  void presentation.outcome.then(
+    (outcome) => pass.over(isAnswer(outcome)),
+    () => pass.over(false),
+  )
+  return { ...lease, ...caller, sentAt, sendBefore, presentation }
+}
+
+/** Whether the token endpoint has sent a response. */
+function isAnswer(outcome: TokenOutcome): boolean {
+  switch (outcome.kind) {
+    case 'granted':
+    case 'refused':
+      return true
+    case 'unavailable':
+      return outcome.ofThisGrant || outcome.rejectsClient === true || outcome.retryAfterSeconds !== null
+    case 'in_doubt':
+      return outcome.failedStatus !== undefined
+  }
 }
 
 /**
@@ -204,7 +227,7 @@ async function conclude(
   outcome: TokenOutcome | null,
   late: boolean,
 ): Promise<RefreshResult> {
-  const { clock, log, pace, events } = options
+  const { gate, clock, log, pace, events } = options
   const { session, trigger, pass, sentAt, sendBefore } = presented
   const at = clock.monotonic()
   const judgement = judge(outcome, {
@@ -213,6 +236,7 @@ async function conclude(
     earlierOpenMs: presented.earlierOpenMs - (at - sentAt),
     overtaken: presented.presentation.isOvertaken(),
     stalled: sentAt >= sendBefore || at >= sendBefore + STALL_MS,
+    endpointIsLate: gate.isLate(),
     random: pace.random(),
   })
   const { callers, works, event } = judgement

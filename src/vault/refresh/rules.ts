@@ -126,11 +126,15 @@ interface LeaseFacts {
    * released: then no process holds new tokens.
    */
   msSinceStart: number
+  /** The token endpoint answers others late, so it may still come to an earlier presentation. */
+  endpointIsLate: boolean
   stopping: boolean
 }
 
 /** After an incident a token in doubt is not presented for this long: a process that holds new ones stores them sooner. */
 const INCIDENT_PAUSE_MS = 5_000
+/** How long a token in doubt is not presented while the token endpoint answers others late. */
+const LATE_PAUSE_MS = 2_000
 /** Nothing is due at the end of this wait: callers get the refusal, or refresh a token that has expired meanwhile. */
 const FORCED_BEFORE_MS = 1_000
 
@@ -172,6 +176,7 @@ export function mayPresent(begun: BeginRefreshResult, facts: LeaseFacts): MayPre
               leftMs,
               INCIDENT_PAUSE_MS - facts.msSinceIncident,
               INCIDENT_PAUSE_MS - facts.msSinceStart,
+              facts.endpointIsLate ? LATE_PAUSE_MS : 0,
             )
       if (ms > 0) return { kind: 'wait', ms, why: 'unavailable' }
       return { kind: 'present', doubts, leftMs, earlierOpenMs: openForMs }
@@ -186,6 +191,8 @@ interface OutcomeFacts extends Omit<MayPresent, 'kind'> {
   overtaken: boolean
   /** This process was stalled: if it did not send in time, the token endpoint is not the cause. */
   stalled: boolean
+  /** The token endpoint answers others late: it is slow, not down. */
+  endpointIsLate: boolean
   /** In [0, 1). */
   random: number
 }
@@ -214,7 +221,7 @@ const UNANSWERED: Wait = { kind: 'wait', ms: 2_000, why: 'unanswered' }
 /** What follows from the outcome of a presentation; null for no response within its timeout. */
 export function judge(outcome: TokenOutcome | null, facts: OutcomeFacts): Judgement {
   if (outcome === null)
-    return { write: NOTHING, callers: UNANSWERED, works: false, event: 'refresh.unanswered' }
+    return { write: NOTHING, callers: UNANSWERED, works: facts.endpointIsLate ? null : false, event: 'refresh.unanswered' }
   // Even if overtaken: the store compares generations.
   if (outcome.kind === 'granted') {
     const write = { kind: 'tokens', tokens: outcome.tokens } as const

@@ -101,7 +101,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   /** How many sessions may be claimed now; one, as a probe, while the token endpoint is down. */
   function claimable(): number {
     if (gate.isDown() && arriving > 0) return 0
-    return Math.max(0, Math.min(gate.room(), options.concurrency - working.size))
+    return Math.max(0, Math.min(gate.room() - arriving, options.concurrency - working.size))
   }
 
   function work(key: RecordKey, lateMs: number, storeNow: number): void {

@@ -28,7 +28,7 @@ interface TokensOptions {
 
 interface TokensPace {
   timing: RefreshTiming
-  /** Token requests of this process at once for which a caller still waits. */
+  /** Token requests of this process in flight, at most. */
   concurrency: number
   /** How long callers wait for a token response. */
   timeoutMs: number
@@ -64,7 +64,8 @@ export function createTokens(options: TokensOptions): Tokens {
   const { timing, concurrency, timeoutMs, random } = pace
   const { events, wrapRefresh = (inner) => inner } = observe
   const gate = createGate({
-    slots: concurrency,
+    max: concurrency,
+    timeoutMs,
     now: clock.monotonic,
     random,
     onChange: (down, failures) =>

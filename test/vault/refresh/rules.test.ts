@@ -38,6 +38,7 @@ const LEASE_FACTS = {
   timeoutMs: 10_000,
   msSinceIncident: Number.POSITIVE_INFINITY,
   msSinceStart: Number.POSITIVE_INFINITY,
+  endpointIsLate: false,
   stopping: false,
 }
 
@@ -88,6 +89,13 @@ t.test('whether a refresh token may be presented', async (t) => {
       { leftMs: 0, msSinceStart: 1_000 },
       wait('unavailable', 4_000),
     ],
+    [
+      'in doubt, others are answered late',
+      lease(1),
+      { leftMs: 0, endpointIsLate: true },
+      wait('unavailable', 2_000),
+    ],
+    ['no doubt, others are answered late', lease(0), { endpointIsLate: true }, present(0, 60_000)],
     ['this process stops', lease(0), { stopping: true }, wait('unavailable', 0)],
   ]
   for (const [name, begun, facts, follows] of rows)
@@ -115,6 +123,7 @@ const FACTS = {
   earlierOpenMs: 0,
   overtaken: false,
   stalled: false,
+  endpointIsLate: false,
   random: 0,
 }
 
@@ -164,6 +173,14 @@ t.test('what follows from one presentation', async (t) => {
     ['in doubt, the token is valid', DOUBT, { leftMs: 90_000 }, released(1, 90_000), wait(90_000), false],
     ['in doubt, overtaken', DOUBT, { overtaken: true }, nothing, changed, null],
     ['no response in time', NO_RESPONSE, {}, nothing, wait(2_000, 'unanswered'), false],
+    [
+      'no response in time, others are answered late',
+      NO_RESPONSE,
+      { endpointIsLate: true },
+      nothing,
+      wait(2_000, 'unanswered'),
+      null,
+    ],
   ]
   for (const [name, outcome, facts, write, callers, works] of rows)
     t.match(judge(outcome, { ...FACTS, ...facts }), { write, callers, works }, name)
