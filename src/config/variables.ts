@@ -175,7 +175,7 @@ export const TABLE = {
   REFRESH_CONCURRENCY: withDefault(
     '64',
     wholeNumber(1, 4096),
-    'refreshes that callers wait for at once, per process',
+    'token requests in flight, per process, at most; the number follows the responses and begins at 8',
   ),
 
   WAC: optional(WAC, 'account code for routes that name none'),

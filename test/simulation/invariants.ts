@@ -336,7 +336,10 @@ export class InvariantChecker {
     if (firstMs > 0.8 * timeoutMs && !isLater) return
     const ms = this.#clock.now - sentAt
     if (ms > timeoutMs)
-      this.violated('a request of a crowd waits too long', `${token.text} by ${by.name}: ${Math.round(ms)} ms`)
+      this.violated(
+        'a request of a crowd waits too long',
+        `${token.text} by ${by.name}: ${Math.round(ms)} ms`,
+      )
   }
 
   closed(presentation: Presentation): void {

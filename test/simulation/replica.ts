@@ -234,7 +234,7 @@ export class Replica implements Owner {
 
   #call(id: string, { cookies }: BrowserRequest): Promise<BrowserResponse> {
     return new Promise((resolve, reject) => {
-      const raw = { finish: (user: number | null) => resolve({ status: 200, user }) }
+      const raw = { finish: (user: number | null) => resolve({ status: 200, user }), once() {} }
       const reply = { raw, send: reject }
       const request = { id, headers: { cookie: headerOf(cookies) }, raw: {} }
       this.#forward(request as never, reply as never, OUTGOING)

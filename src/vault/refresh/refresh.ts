@@ -204,17 +204,9 @@ function send(
   return { ...lease, ...caller, sentAt, sendBefore, presentation }
 }
 
-/** Whether the token endpoint has sent a response. */
+/** Whether the token endpoint has sent a response that can be read. */
 function isAnswer(outcome: TokenOutcome): boolean {
-  switch (outcome.kind) {
-    case 'granted':
-    case 'refused':
-      return true
-    case 'unavailable':
-      return outcome.ofThisGrant || outcome.rejectsClient === true || outcome.retryAfterSeconds !== null
-    case 'in_doubt':
-      return outcome.failedStatus !== undefined
-  }
+  return outcome.kind === 'granted' || outcome.answer !== undefined
 }
 
 /**

@@ -221,7 +221,12 @@ const UNANSWERED: Wait = { kind: 'wait', ms: 2_000, why: 'unanswered' }
 /** What follows from the outcome of a presentation; null for no response within its timeout. */
 export function judge(outcome: TokenOutcome | null, facts: OutcomeFacts): Judgement {
   if (outcome === null)
-    return { write: NOTHING, callers: UNANSWERED, works: facts.endpointIsLate ? null : false, event: 'refresh.unanswered' }
+    return {
+      write: NOTHING,
+      callers: UNANSWERED,
+      works: facts.endpointIsLate ? null : false,
+      event: 'refresh.unanswered',
+    }
   // Even if overtaken: the store compares generations.
   if (outcome.kind === 'granted') {
     const write = { kind: 'tokens', tokens: outcome.tokens } as const

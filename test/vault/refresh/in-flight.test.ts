@@ -29,19 +29,31 @@ function made({ max = 64, timeoutMs = 10_000 } = {}) {
 
 t.test('the number begins at eight, and doubles while responses come fast', async (t) => {
   const { round } = made()
-  t.strictSame([1, 2, 3, 4, 5].map(() => round(100)), [8, 16, 32, 64, 64])
+  t.strictSame(
+    [1, 2, 3, 4, 5].map(() => round(100)),
+    [8, 16, 32, 64, 64],
+  )
   t.equal(made({ max: 3 }).round(100), 3, 'REFRESH_CONCURRENCY is the maximum')
 })
 
 t.test('the number grows by one while responses come in time, but not fast', async (t) => {
   const { round } = made()
-  t.strictSame([1, 2, 3, 4].map(() => round(3_000)), [8, 8, 9, 10])
+  t.strictSame(
+    [1, 2, 3, 4].map(() => round(3_000)),
+    [8, 8, 9, 10],
+  )
 })
 
 t.test('a response after half a timeout halves the number, once for all that had left before', async (t) => {
   const { round, inFlight, fill, pass, end } = made()
-  t.strictSame([1, 2, 3, 4, 5].map(() => round(5_100)), [8, 4, 2, 1, 1])
-  t.strictSame([1, 2, 3].map(() => round(10)), [1, 2, 4])
+  t.strictSame(
+    [1, 2, 3, 4, 5].map(() => round(5_100)),
+    [8, 4, 2, 1, 1],
+  )
+  t.strictSame(
+    [1, 2, 3].map(() => round(10)),
+    [1, 2, 4],
+  )
   const slow = fill()
   pass(5_001)
   t.equal(inFlight.room(), 0, 'before the response')
@@ -93,18 +105,21 @@ t.test('a request that hangs alone keeps its place only while its caller waits',
   t.equal(inFlight.room(), 4)
 })
 
-t.test('a request is not in the queue of the endpoint where one that left much later is answered', async (t) => {
-  const { inFlight, add, pass, end } = made()
-  const lost = add()
-  pass(10_001)
-  lost.leave()
-  const late = add()
-  pass(6_000)
-  end(late)
-  t.ok(inFlight.isLate())
-  t.notOk(inFlight.mayBeQueued(0))
-  t.ok(inFlight.mayBeQueued(10_001))
-})
+t.test(
+  'a request is not in the queue of the endpoint where one that left much later is answered',
+  async (t) => {
+    const { inFlight, add, pass, end } = made()
+    const lost = add()
+    pass(10_001)
+    lost.leave()
+    const late = add()
+    pass(6_000)
+    end(late)
+    t.ok(inFlight.isLate())
+    t.notOk(inFlight.mayBeQueued(0))
+    t.ok(inFlight.mayBeQueued(10_001))
+  },
+)
 
 t.test('a request that was never sent leaves nothing', async (t) => {
   const { inFlight } = made()
