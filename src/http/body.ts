@@ -1,7 +1,8 @@
 import { isUtf8 } from 'node:buffer'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Problem, problem } from '../errors.ts'
 import { jsonFaults } from '../json.ts'
+import { closeSlowly } from './connections.ts'
 
 const MAX_TYPE_LENGTH = 100
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
@@ -15,6 +16,15 @@ export function requireJson({ headers }: FastifyRequest): void {
   // A long run of blanks would keep the pattern busy.
   if (type.length <= MAX_TYPE_LENGTH && JSON_TYPE.test(type) && encoding === 'identity') return
   throw problem('unsupported_media_type')
+}
+
+/**
+ * The response to come is the last of its connection, which then ends slowly: a client that still sends the body sees
+ * the response and no reset.
+ */
+export function leaveBodyUnread(request: FastifyRequest, reply: FastifyReply): void {
+  closeSlowly(request.raw.socket)
+  reply.header('connection', 'close')
 }
 
 /** Values inside each other in a body that is sent on. */

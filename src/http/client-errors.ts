@@ -1,4 +1,4 @@
-import type { Server, ServerResponse } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { type Problem, problem } from '../errors.ts'
 import { endSlowly, newestResponse } from './connections.ts'
@@ -19,7 +19,7 @@ type ClientError = Error & { code?: string; rawPacket?: unknown }
 interface ClientErrors {
   /** Listener of Node's `clientError`: parser errors and broken connections. */
   onClientError(error: ClientError, socket: Duplex): void
-  /** Answers the requests that Node would answer itself, or drop. */
+  /** Takes the requests that Node would answer itself, or drop. */
   watch(server: Server): void
 }
 
@@ -42,9 +42,12 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
     else response.once('close', () => socket.end())
   }
 
-  /** The error is in the body of a request whose handler already runs. */
+  /** The error is in the body of a request whose handler already runs, or which waits for its turn. */
   function rejectBody(socket: Duplex, response: ServerResponse, toSend: Problem): void {
-    if (!response.headersSent && response.socket === socket) respond(socket, toSend)
+    if (response.socket === null && !response.writableEnded) {
+      closed.add(socket)
+      response.once('socket', () => rejectBody(socket, response, toSend))
+    } else if (!response.headersSent && response.socket === socket) respond(socket, toSend)
     else if (response.writableFinished) close(socket)
     else socket.destroy()
   }
@@ -77,17 +80,18 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
   return {
     onClientError,
     watch(server) {
-      // Node would answer an unknown expectation with an empty 417.
-      server.on('checkExpectation', (_request, response) => {
-        const toSend = problem('invalid_request', 'The Expect header must be 100-continue.')
-        const requestId = newRequestId()
-        const body = toSend.body(requestId)
-        response.writeHead(toSend.status, headersFor(requestId, body)).end(body)
-      })
+      // Node would answer an unknown expectation with an empty 417. `hooks` refuses it.
+      server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) =>
+        server.emit('request', request, response),
+      )
       // Node would close the connection without a response.
       server.on('connect', (_request, socket) => {
         socket.on('error', () => {})
-        respond(socket, problem('invalid_request', 'This server is no proxy: CONNECT is not served.'))
+        const refuse = (): void =>
+          respond(socket, problem('invalid_request', 'This server is no proxy: CONNECT is not served.'))
+        const before = newestResponse(socket)
+        if (before === null || before.closed) refuse()
+        else before.once('close', refuse)
       })
     },
   }

@@ -1,4 +1,4 @@
-import type { Server, ServerResponse } from 'node:http'
+import type { RequestListener, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
@@ -20,11 +20,15 @@ export function newestResponse(socket: Duplex): ServerResponse | null {
   return (socket as TrackedSocket)[RESPONSES]?.newest ?? null
 }
 
-interface Connections {
-  /** To call when the request of this response has arrived. */
-  begin(response: ServerResponse): void
-  /** To call when the response is over. */
-  end(response: ServerResponse): void
+/** The connections of one server, which `watch` names. */
+export interface Connections {
+  /**
+   * Hands each request to `handler` once the response before it is written: until then it waits, unread. One whose
+   * connection ends before its turn has done nothing: no log, file or call upstream knows of it.
+   */
+  inTurn(handler: RequestListener): RequestListener
+  /** To call with the server before it listens. */
+  watch(server: Server): void
   /** From now on each response is the last of its connection, and says so. */
   drain(): void
   /** From now on a connection ends with its last open response. Resolves when the port can be closed. */
@@ -41,23 +45,27 @@ const LINGER_MS = 1_000
 const MAX_TURNS = 100
 
 /**
- * Lets a server close while browsers keep connections open. Node would wait for a connection that never sent
- * a request (nodejs/node#63452), and cut off the rest of a response that a slow reader has not received.
+ * Gives pipelined requests their turns, and lets a server close while browsers keep connections open. Node would wait for
+ * a connection that never sent a request (nodejs/node#63452), and cut off the rest of a response that a slow reader has
+ * not received.
  */
-export function trackConnections(server: Server): Connections {
+export function createConnections(): Connections {
   const connections = new Set<Socket>()
   let accepted = 0
   let draining = false
   let closing = false
-  // Node calls a connection idle once its response is written, before a slow reader has received it (nodejs/node#43890).
-  server.closeIdleConnections = () => {}
 
-  server.on('connection', (socket: Socket) => {
-    accepted += 1
-    connections.add(socket)
-    socket.once('close', () => connections.delete(socket))
-    if (closing) endIfSilent(socket)
-  })
+  function begin(response: ServerResponse, socket: Socket): void {
+    const responses = responsesOn(socket)
+    responses.newest = response
+    responses.open += 1
+    if (draining) response.shouldKeepAlive = false
+    if (responses.open > MAX_PIPELINED) socket.destroy()
+    response.on('close', () => {
+      responses.open -= 1
+      if (closing && responses.open === 0) socket.destroySoon()
+    })
+  }
 
   function drain(): void {
     draining = true
@@ -69,18 +77,26 @@ export function trackConnections(server: Server): Connections {
 
   return {
     drain,
-    begin(response) {
-      const responses = responsesOn(response.req.socket)
-      responses.newest = response
-      responses.open += 1
-      if (draining) response.shouldKeepAlive = false
-      if (responses.open > MAX_PIPELINED) response.req.socket.destroy()
+    inTurn(handler) {
+      return (request, response) => {
+        const { socket } = request
+        // What comes after our `Connection: close` is no request (RFC 9112 section 9.6).
+        if (socket.writableEnded) return
+        begin(response, socket)
+        // Node tells a response that has no connection yet of none of its ends, so nothing would release what it holds.
+        if (response.socket === null) response.once('socket', () => void handler(request, response))
+        else handler(request, response)
+      }
     },
-    end(response) {
-      const { socket } = response.req
-      const responses = responsesOn(socket)
-      responses.open -= 1
-      if (closing && responses.open === 0) socket.destroySoon()
+    watch(server) {
+      // Node calls a connection idle once its response is written, before a slow reader has received it (nodejs/node#43890).
+      server.closeIdleConnections = () => {}
+      server.on('connection', (socket: Socket) => {
+        accepted += 1
+        connections.add(socket)
+        socket.once('close', () => connections.delete(socket))
+        if (closing) endIfSilent(socket)
+      })
     },
     async close() {
       drain()

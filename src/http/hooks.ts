@@ -6,14 +6,14 @@ import { type Problem, problem } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import { messageOf, pathOf } from '../log-text.ts'
 import { DATA, decodedPath, folderOf, isBelow, PATHS } from '../paths.ts'
+import { leaveBodyUnread } from './body.ts'
 import { MAX_TARGET_LENGTH } from './client-errors.ts'
-import { closeSlowly, trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { isNavigation } from './navigation.ts'
 import { type ProblemPage, sendProblem, toProblem } from './problems.ts'
 import { createRouteTable, type FindPath, type KnownPath } from './route-table.ts'
 
-interface HooksOptions {
+export interface HooksOptions {
   /** Browsers reach this server by https. */
   secure: boolean
   /** Answers a request for an unknown path with a file or a page, or throws a problem. */
@@ -48,8 +48,6 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** Logs and measures a response when it is over. */
     followResponse: (request: FastifyRequest, reply: FastifyReply) => void
-    /** From now on each response ends its connection. */
-    drain: () => void
   }
   interface FastifyRequest {
     /** Of the trace that this server exports; absent if it exports none. */
@@ -76,18 +74,13 @@ export const hooks = fastifyPlugin<HooksOptions>(
     server.decorateRequest('sentProblem', null)
     server.decorateRequest('target')
 
-    const connections = trackConnections(server.server)
-    server.addHook('preClose', () => connections.close())
-
     // With a callback: the promise of an async hook would cost more than all that this hook does.
     server.addHook('onRequest', (request, reply, done) => {
-      // What comes after our `Connection: close` is no request (RFC 9112 section 9.6).
-      if (request.raw.socket.writableEnded) return
       follow(request, reply)
       const ambiguity = ambiguityOf(request.raw)
       if (ambiguity !== null) {
         // The next request on this connection may not begin where it seems to.
-        reply.header('connection', 'close')
+        leaveBodyUnread(request, reply)
         return done(ambiguity)
       }
       warnOfForwarded(request)
@@ -102,23 +95,17 @@ export const hooks = fastifyPlugin<HooksOptions>(
       // The browser left before its file was read. The request's line says so.
       if (reply.raw.closed && (error as NodeJS.ErrnoException).code === 'ERR_STREAM_PREMATURE_CLOSE') return
       const toSend = toProblem(error)
-      if (toSend.code === 'payload_too_large') closeSlowly(request.raw.socket)
+      if (toSend.code === 'payload_too_large') leaveBodyUnread(request, reply)
       if (toSend.status >= 500) logFault(log, request, toSend)
       else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
       for (const name of HEADERS_OF_FILES) reply.removeHeader(name)
       return sendProblem(request, reply, toSend)
     })
 
-    server.decorate('drain', connections.drain)
-
     function follow(request: FastifyRequest, reply: FastifyReply): void {
       const startedAt = performance.now()
       const { raw } = reply
-      connections.begin(raw)
-      raw.on('close', () => {
-        connections.end(raw)
-        logResponse(request, raw, performance.now() - startedAt)
-      })
+      raw.on('close', () => logResponse(request, raw, performance.now() - startedAt))
     }
   },
   { name: 'hooks' },
@@ -283,9 +270,9 @@ function createForwardedWarning(log: Logger) {
 
 /**
  * Judges the raw lines of a request that Node's parser accepts, and that another server on the way could
- * read differently; null for a clear one. RFC 9112 sections 3.2 and 6.
+ * read differently or that expects what this server does not do; null for a clear one. RFC 9112 sections 3.2 and 6.
  */
-function ambiguityOf({ rawHeaders, url = '' }: IncomingMessage): Problem | null {
+function ambiguityOf({ headers, httpVersionMinor, rawHeaders, url = '' }: IncomingMessage): Problem | null {
   if (url.length > MAX_TARGET_LENGTH) return problem('uri_too_long')
   if (!url.startsWith('/')) return problem('invalid_request', 'The request target must be a path.')
   if (url.includes('#')) return problem('invalid_request', 'The request target holds a fragment.')
@@ -298,7 +285,12 @@ function ambiguityOf({ rawHeaders, url = '' }: IncomingMessage): Problem | null 
       if (rawHeaders[at + 1]!.trim().toLowerCase() !== 'chunked') {
         return problem('invalid_request', 'The transfer encoding must be chunked.')
       }
+      // RFC 9112 section 6.1: the framing is faulty.
+      if (httpVersionMinor === 0) return problem('invalid_request', 'HTTP/1.0 has no transfer encoding.')
     }
   }
-  return hosts === 1 ? null : problem('invalid_request', 'Exactly one Host header is expected.')
+  if (hosts !== 1) return problem('invalid_request', 'Exactly one Host header is expected.')
+  const { expect } = headers
+  if (expect === undefined || expect.toLowerCase() === '100-continue') return null
+  return problem('invalid_request', 'The Expect header must be 100-continue.')
 }

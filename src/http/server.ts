@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { type IncomingMessage, maxHeaderSize } from 'node:http'
+import http, { type IncomingMessage, maxHeaderSize, type RequestListener } from 'node:http'
 import { BlockList, isIPv6, type Socket } from 'node:net'
 import createAjvCompiler from '@fastify/ajv-compiler'
 import createSerializerCompiler from '@fastify/fast-json-stringify-compiler'
@@ -13,22 +13,29 @@ import type { Config } from '../config/config.ts'
 import type { Logger } from '../log.ts'
 import { decodedPath, isOwnPath } from '../paths.ts'
 import { createClientErrors } from './client-errors.ts'
+import { createConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { isNavigation } from './navigation.ts'
 import { sendProblem, toProblem } from './problems.ts'
 import { RequestLog } from './request-log.ts'
 
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** From now on each response ends its connection. */
+    drain: () => void
+  }
+}
+
 /**
  * A Fastify server that adds no response or type coercion of its own. Its handlers and plugins log with `request.log`
  * and `server.log`, by the rules of log.ts. `hooks` completes it.
  */
-export function createServer(
-  { trustProxy, secureCookies, upstream, oauth, static: page, operations }: Config,
-  log: Logger,
-): FastifyInstance {
+export function createServer(config: Config, log: Logger): FastifyInstance {
+  const { trustProxy, secureCookies, static: page, operations } = config
   const newRequestId = createRequestIds()
   const isTrusted = createPeerCheck(trustProxy)
   const clientErrors = createClientErrors({ newRequestId, secure: secureCookies })
+  const connections = createConnections()
   const server = Fastify({
     // `hooks` writes the line of a request. With a logger as an option Fastify would still listen to each response, for
     // a line of its own: 2 percent of a forwarded call (decision 0008).
@@ -42,11 +49,7 @@ export function createServer(
     forceCloseConnections: 'idle',
     // No limit of its own: `hooks` limits the whole request target.
     routerOptions: { maxParamLength: maxHeaderSize },
-    // A browser that stops reading would hold its connection for ever.
-    connectionTimeout: Math.max(60_000, longestSilenceMs(upstream.timeoutMs, oauth.tokenTimeoutMs)),
-    requestTimeout: 60_000,
-    keepAliveTimeout: 72_000,
-    http: { requireHostHeader: false, headersTimeout: 30_000, connectionsCheckingInterval: 5_000 },
+    serverFactory: (handler) => createHttpServer(connections.inTurn(handler), config),
     schemaController: { compilersFactory: COMPILERS },
     ajv: {
       customOptions: {
@@ -72,6 +75,9 @@ export function createServer(
     },
   })
   server.log = log.child({ event: 'server' }) as FastifyBaseLogger
+  server.decorate('drain', connections.drain)
+  server.addHook('preClose', () => connections.close())
+  connections.watch(server.server)
   clientErrors.watch(server.server)
   // No hook: errors of the router bypass every hook.
   server.server.prependListener('request', ({ headers, socket }: IncomingMessage) => {
@@ -86,6 +92,20 @@ function opensPage(request: FastifyRequest, hasOperations: boolean): boolean {
   const { method, url } = request
   const reads = method === 'GET' || method === 'HEAD'
   return reads && url.startsWith('/') && isNavigation(request) && !isOwnPath(decodedPath(url), hasOperations)
+}
+
+function createHttpServer(listener: RequestListener, { upstream, oauth }: Config): http.Server {
+  const limits = {
+    requireHostHeader: false,
+    requestTimeout: 60_000,
+    headersTimeout: 30_000,
+    keepAliveTimeout: 72_000,
+    connectionsCheckingInterval: 5_000,
+  }
+  const server = http.createServer(limits, listener)
+  // A browser that stops reading would hold its connection for ever.
+  server.setTimeout(Math.max(60_000, longestSilenceMs(upstream.timeoutMs, oauth.tokenTimeoutMs)))
+  return server
 }
 
 const buildValidator = createAjvCompiler()

@@ -63,46 +63,26 @@ function textNamesInvalidToken(text: string, shapes: readonly TokenShape[]): boo
 const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|".*|[{}[\],:]|[^\s"{}[\],:][^"{}[\],:]*/gs
 
 function objectNamesInvalidToken(text: string): boolean {
-  const enclosing: string[] = []
-  let member = ''
-  let inValue = false
-  for (const [token] of text.matchAll(TOKENS)) {
-    switch (token) {
-      case '{':
-      case '[':
-        enclosing.push(token === '{' ? member : '[]')
-        member = ''
-        inValue = false
-        break
-      case '}':
-      case ']':
-        enclosing.pop()
-        inValue = true
-        break
-      case ',':
-        inValue = false
-        break
-      case ':':
-        inValue = true
-        break
-      default: {
-        const word = (token.startsWith('"') ? token.slice(1, -1) : token).trim()
-        if (!inValue) member = word.toLowerCase()
-        else if (isCodeMember(enclosing, member) && INVALID_TOKEN.test(word)) return true
-      }
-    }
+  for (const { path, text: value } of objectWords(text)) {
+    const [outer = '', inner] = path
+    const isCode =
+      path.length <= 2 &&
+      isOneOf(CODE_MEMBERS, inner ?? outer) &&
+      (inner === undefined || isOneOf(CODE_OBJECTS, outer))
+    if (isCode && INVALID_TOKEN.test(value.trim())) return true
   }
   return false
 }
 
-function isCodeMember([outer, inner, ...deeper]: string[], member: string): boolean {
-  if (outer !== '' || deeper.length > 0 || !CODE_MEMBERS.has(member)) return false
-  return inner === undefined || CODE_OBJECTS.has(inner)
+function isOneOf(names: ReadonlySet<string>, name: string): boolean {
+  return names.has(name.trim().toLowerCase())
 }
 
 function xmlNamesInvalidToken(text: string): boolean {
   const [general = ''] = text.split(/<(?:[\w.-]+:)?errors[\s>]/i)
-  return /<(?:[\w.-]+:)?(?:error|error_?code|code)(?:\s[^>]*)?>\s*invalid_?token\s*<\//i.test(general)
+  for (const { name, text: value } of xmlElements(general))
+    if (isOneOf(CODE_MEMBERS, name) && INVALID_TOKEN.test(value)) return true
+  return false
 }
 
 /** A whole text or number of a body, and the names that lead to it. */
@@ -134,6 +114,21 @@ const MAX_PATH = 4
 
 /** The texts and numbers of JSON or JSV. A word without quotes that the end of the text may cut is left out. */
 function* objectValues(text: string): Generator<Value> {
+  for (const word of objectWords(text)) {
+    // In JSON a word without quotes is a number, true, false or null.
+    const counts = word.quoted || (!word.isLast && (word.anyCase || /^-?\d/.test(word.text)))
+    if (counts) yield word
+  }
+}
+
+interface Word extends Value {
+  readonly quoted: boolean
+  /** The text ends with it, and may have cut it. */
+  readonly isLast: boolean
+}
+
+/** The values of JSON or JSV that hold no others, up to `MAX_PATH` deep: what lies deeper is read and not yielded. */
+function* objectWords(text: string): Generator<Word> {
   const open: { key: string; index: number | null; anyCase: boolean }[] = []
   let inValue = false
   for (const match of text.matchAll(TOKENS)) {
@@ -154,15 +149,12 @@ function* objectValues(text: string): Generator<Value> {
       if (!inValue) {
         top.key = quoted ? unquoted(token) : token.trim()
         top.anyCase = !quoted
-        continue
+      } else if (open.length <= MAX_PATH) {
+        const path = open.map(({ key, index }) => (index === null ? key : String(index)))
+        const anyCase = open.some((level) => level.anyCase)
+        const isLast = match.index + token.length >= text.length
+        yield { path, text: quoted ? unquoted(token) : token.trim(), anyCase, quoted, isLast }
       }
-      const isWhole = quoted || match.index + token.length < text.length
-      if (!isWhole || open.length > MAX_PATH) continue
-      const path = open.map(({ key, index }) => (index === null ? key : String(index)))
-      const anyCase = open.some((level) => level.anyCase)
-      // In JSON a word without quotes is a number, true, false or null.
-      const value = quoted ? unquoted(token) : token.trim()
-      if (quoted || anyCase || /^-?\d/.test(value)) yield { path, text: value, anyCase }
     }
   }
 }
@@ -183,6 +175,13 @@ const XML_PARTS =
 
 /** The texts of elements that hold nothing else, by the names below the root element. */
 function* xmlValues(text: string): Generator<Value> {
+  for (const { open, text: value } of xmlElements(text))
+    if (open.length > 1 && open.length <= MAX_PATH + 1)
+      yield { path: open.slice(1), text: value, anyCase: true }
+}
+
+/** Elements at their ends. `open`: the names from the root to this one, to be copied; `text`: what stands right before the end. */
+function* xmlElements(text: string): Generator<{ open: readonly string[]; name: string; text: string }> {
   const open: string[] = []
   let content = ''
   for (const [, data, slash, name, rest, plain] of text.matchAll(XML_PARTS)) {
@@ -191,8 +190,8 @@ function* xmlValues(text: string): Generator<Value> {
       continue
     }
     if (slash === '/') {
-      if (open.length > 1 && open.length <= MAX_PATH + 1)
-        yield { path: open.slice(1), text: content.trim(), anyCase: true }
+      const own = open.at(-1)
+      if (own !== undefined) yield { open, name: own, text: content.trim() }
       open.pop()
     } else if (!rest?.endsWith('/')) open.push(name.slice(name.indexOf(':') + 1))
     content = ''

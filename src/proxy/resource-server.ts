@@ -192,7 +192,6 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private relay: Relay | null = null
   private responseStarted = false
   private repeated = false
-  private pipelined = false
   private closed = false
   private readonly own: Places
   private readonly share: Share
@@ -232,13 +231,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   send(): void {
-    const { request, response } = this.call
-    response.on('close', this.onClose)
-    if (response.socket === null) {
-      // A pipelined response that still waits for its turn gets no event when its connection ends.
-      this.pipelined = true
-      request.socket.setMaxListeners(0).once('close', this.onClose)
-    }
+    this.call.response.on('close', this.onClose)
     const entered = this.own.shares.enter(this.share, this)
     if (entered === 'started') return
     this.waited = true
@@ -528,13 +521,11 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   private finish(outcome: Outcome): void {
-    const { request, response } = this.call
     this.phase = 'over'
     this.held = NOTHING
     clearTimeout(this.timer)
     // After its `close` a response goes away with its listeners; removing one is expensive.
-    if (!this.closed) response.off('close', this.onClose)
-    if (this.pipelined) request.socket.off('close', this.onClose)
+    if (!this.closed) this.call.response.off('close', this.onClose)
     if (this.waited) {
       this.own.shares.forget(this.share, this)
       // While all connections are busy, nothing else would forget it.

@@ -1,8 +1,8 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
-import { addExactJsonBodies, addNoBodies, requireJson, requireNoBody } from '../http/body.ts'
+import { addExactJsonBodies, addNoBodies, leaveBodyUnread, requireJson, requireNoBody } from '../http/body.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../http/same-origin.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
@@ -93,12 +93,26 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
   scope.addSchema(PLATFORM_ERROR)
   addExactJsonBodies(scope)
 
+  // To parse and check 64 KB of anybody's body would take twenty milliseconds. The cookie alone decides, not the store.
+  function requireCookie(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
+    try {
+      callers.requireCookie(request.headers.cookie)
+      done()
+    } catch (error) {
+      leaveBodyUnread(request, reply)
+      done(error as Error)
+    }
+  }
+
   const operations = [
     getFlux(accounts, clientFluxAllowed === '*' || (clientFluxAllowed?.size ?? 0) > 0),
     ...updateSite(accounts),
     ...config.operations.map((operation) => declaredOperation(operation, accounts)),
   ]
-  for (const one of operations) if (one.takesBody) addOperation(scope, one, requireJson)
+  await scope.register(async function withBodies(embodied) {
+    embodied.addHook('onRequest', requireCookie)
+    for (const one of operations) if (one.takesBody) addOperation(embodied, one, requireJson)
+  })
   await scope.register(async function withoutBodies(bodiless) {
     addNoBodies(bodiless)
     for (const one of operations) if (!one.takesBody) addOperation(bodiless, one, requireNoBody)

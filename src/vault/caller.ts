@@ -60,6 +60,8 @@ export interface CallerSource<C> {
 export interface Callers extends CallerSource<Caller> {
   /** The caller for a `Cookie` header if this process knows it well enough: waits for no store, checks no signature. */
   cached(header: string | undefined): Caller | null
+  /** The record that a `Cookie` header names by a good signature, live or not. Throws `login_required` without one. */
+  requireCookie(header: string | undefined): RecordKey
   /**
    * The caller for a `Cookie` header, with a usable token. Rejects with the problem to send. `onSession`
    * runs once a session is there, or the store cannot say, so that what it throws comes after 401 and before 503. `request`: for the log.
@@ -116,20 +118,23 @@ export function createCallers(options: CallersOptions): Callers {
     return caller
   }
 
+  function requireCookie(header: string | undefined): RecordKey {
+    const cookie = cookies.read(header)
+    if (cookie === null) throw problem('login_required', NO_COOKIE)
+    const known = cache.keyOf(cookie)
+    if (known !== null) return known
+    const key = cookies.verify(cookie)?.recordKey
+    if (key === undefined) throw problem('login_required', 'The session cookie is not one of ours.')
+    cache.noteCookie(cookie, key)
+    return key
+  }
+
   async function find(
     header: string | undefined,
     onSession: () => void,
     request: RequestInLog,
   ): Promise<Caller> {
-    const cookie = cookies.read(header)
-    if (cookie === null) throw problem('login_required', NO_COOKIE)
-    let key = cache.keyOf(cookie)
-    if (key === null) {
-      key = cookies.verify(cookie)?.recordKey ?? null
-      if (key === null) throw problem('login_required', 'The session cookie is not one of ours.')
-      cache.noteCookie(cookie, key)
-    }
-    return await callerOf(key, onSession, request)
+    return await callerOf(requireCookie(header), onSession, request)
   }
 
   /** The caller of a session by what the store shows now: a small read if its tokens are known, else a full one. */
@@ -192,6 +197,7 @@ export function createCallers(options: CallersOptions): Callers {
 
   return {
     cached,
+    requireCookie,
     find,
     forceRefresh,
     hasExpired: (caller) => clock.monotonic() >= caller.expiresAt,

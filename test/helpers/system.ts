@@ -4,7 +4,10 @@ import { createSandbox, type Sandbox } from '../../sandbox/sandbox.ts'
 import type { SandboxOptions } from '../../sandbox/settings.ts'
 import { type App, buildApp } from '../../src/app.ts'
 import { parseConfig } from '../../src/config/config.ts'
+import { createSessionCookies } from '../../src/http/cookies.ts'
+import { createKeyring } from '../../src/keyring.ts'
 import { createLog } from '../../src/log.ts'
+import { Secret } from '../../src/secret.ts'
 import { type Answer, type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { checkResponsesOf } from './documented.ts'
@@ -15,6 +18,16 @@ import { until } from './wait.ts'
 
 /** The secret has characters that a form must encode, so a wrong encoding is refused. */
 export const CLIENT = { clientId: 'test-client', clientSecret: 's3cr&t+%/=?ü "x' }
+
+const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
+
+/** A session cookie that a server of this secret has signed and whose session it does not have, with the names for http and https. */
+export function cookieWithoutSession(): readonly [name: string, value: string] {
+  const keyring = createKeyring([new Secret(SECRET)])
+  const cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })
+  const value = cookies.sign(cookies.newSessionId())
+  return ['Cookie', `session=${value}; __Host-Http-session=${value}`]
+}
 
 export interface Bff {
   readonly publicUrl: string
@@ -61,7 +74,7 @@ export async function startBff(
     OPS_PORT: String(opsPort),
     PUBLIC_URL: `http://localhost:${port}`,
     ...platformEnv(platform),
-    SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters',
+    SESSION_SECRET: SECRET,
     SESSION_STORE: env.REDIS_URL === undefined ? 'memory' : 'redis',
     LOG_LEVEL: 'trace',
     ACCESS_LOG: 'all',

@@ -2,10 +2,11 @@ import { once } from 'node:events'
 import net from 'node:net'
 import t from 'tap'
 import { shared } from '../helpers/shared.ts'
-import { type Bff, startBff, startSandbox } from '../helpers/system.ts'
+import { type Bff, cookieWithoutSession, startBff, startSandbox } from '../helpers/system.ts'
 import { field, portOf, problemOf, readAnswers, speak } from './wire.ts'
 
-const JSON_POST = 'POST /site HTTP/1.1\r\nHost: a\r\nX-CSRF: 1\r\nContent-Type: application/json\r\n'
+const SIGNED = cookieWithoutSession().join(': ')
+const JSON_POST = `POST /site HTTP/1.1\r\nHost: a\r\nX-CSRF: 1\r\n${SIGNED}\r\nContent-Type: application/json\r\n`
 
 /** A head of these lines. */
 const head = (...lines: string[]): string => `${lines.join('\r\n')}\r\n\r\n`
@@ -45,6 +46,10 @@ const INVALID: Readonly<Record<string, string>> = {
   'an unknown transfer coding on a POST': post('Transfer-Encoding: xchunked', '2\r\n{}\r\n0\r\n\r\n'),
   'an unknown transfer coding on a GET': `${get('Transfer-Encoding: xchunked')}2\r\n{}\r\n0\r\n\r\n`,
   'two transfer codings': post('Transfer-Encoding: gzip, chunked', '2\r\n{}\r\n0\r\n\r\n'),
+  'a transfer coding of HTTP/1.0': post('Transfer-Encoding: chunked', '2\r\n{}\r\n0\r\n\r\n').replace(
+    'HTTP/1.1',
+    'HTTP/1.0',
+  ),
   'a chunk size that is no number': post('Transfer-Encoding: chunked', 'zz\r\n{}\r\n0\r\n\r\n'),
 }
 

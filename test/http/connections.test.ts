@@ -1,10 +1,11 @@
 import { once } from 'node:events'
+import { createServer } from 'node:http'
 import net, { type Socket } from 'node:net'
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
-import { closeSlowly, endSlowly, trackConnections } from '../../src/http/connections.ts'
+import { closeSlowly, createConnections, endSlowly } from '../../src/http/connections.ts'
 import { portOfUrl } from '../helpers/ports.ts'
-import { startBff, startSandbox } from '../helpers/system.ts'
+import { cookieWithoutSession, startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
 const BYTES = 16_000_000
@@ -18,15 +19,14 @@ async function startTracked(
     body = 'body',
   }: { lastStep?: () => Promise<void>; body?: string | Buffer } = {},
 ) {
-  const app = Fastify({ forceCloseConnections: 'idle', return503OnClosing: false })
-  const connections = trackConnections(app.server)
+  const connections = createConnections()
+  const app = Fastify({
+    ...{ forceCloseConnections: 'idle', return503OnClosing: false },
+    serverFactory: (handler) => createServer(connections.inTurn(handler)),
+  })
+  connections.watch(app.server)
   app.addHook('preClose', () => connections.close())
   app.addHook('preClose', lastStep)
-  app.addHook('onRequest', (_request, { raw }, done) => {
-    connections.begin(raw)
-    raw.on('close', () => connections.end(raw))
-    done()
-  })
   app.get('/', (_request, reply) => reply.send(body))
   const refuse = (request: FastifyRequest, reply: FastifyReply): void => {
     closeSlowly(request.raw.socket)
@@ -187,26 +187,33 @@ t.test('the end of a response does not cut short a connection that ends slowly',
   t.equal(socket.destroyed, false, 'what the client still sends meets no reset')
 })
 
-t.test('a client that goes on sending a body that is too large receives the response', async (t) => {
-  const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'all' })
-  const { server } = bff.app.server
-  const accepted = once(server, 'connection') as Promise<[Socket]>
-  const { socket, errors, sendOn } = connectStubborn(t, portOfUrl(bff.publicUrl))
-  const [peer] = await accepted
-  const ended = new Promise<void>((resolve) => peer.once('close', () => resolve()))
-  const fields = ['Host: localhost', 'Sec-Fetch-Site: same-origin', 'Content-Type: application/json']
-  socket.write(`PUT /site/1 HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 200000\r\n\r\n`)
-  const [answer] = (await once(socket, 'data')) as [Buffer]
-  t.match(answer.toString(), /^HTTP\/1\.1 413 [\s\S]*^Connection: close\r$/im)
-  await once(socket, 'end')
-  await sendOn()
-  t.strictSame(errors, [])
-  const parsed = once(server, 'request')
-  socket.write(`POST /auth/logout HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 0\r\n\r\n`)
-  await Promise.race([parsed, ended])
-  socket.destroy()
-  // By then every response on this connection has its line.
-  await ended
-  await until('the refusal is logged', () => bff.log().includes('"path":"/site/1","status":413'))
-  t.notMatch(bff.log(), '/auth/logout', 'a request after `Connection: close` has no effect')
-})
+for (const [name, status] of [
+  ['that is too large', 413],
+  ['without a session', 401],
+] as const) {
+  t.test(`a client that goes on sending a body ${name} receives the response`, async (t) => {
+    const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'all' })
+    const { server } = bff.app.server
+    const accepted = once(server, 'connection') as Promise<[Socket]>
+    const { socket, errors, sendOn } = connectStubborn(t, portOfUrl(bff.publicUrl))
+    const [peer] = await accepted
+    const ended = new Promise<void>((resolve) => peer.once('close', () => resolve()))
+    const fields = ['Host: localhost', 'Sec-Fetch-Site: same-origin', 'Content-Type: application/json']
+    if (status === 413) fields.push(cookieWithoutSession().join(': '))
+    socket.write(`PUT /site/1 HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 200000\r\n\r\n`)
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    t.match(answer.toString(), /^Connection: close\r$/im)
+    t.equal(answer.toString().split(' ')[1], String(status))
+    await once(socket, 'end')
+    await sendOn()
+    t.strictSame(errors, [])
+    const parsed = once(server, 'request')
+    socket.write(`POST /auth/logout HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 0\r\n\r\n`)
+    await Promise.race([parsed, ended])
+    socket.destroy()
+    // By then every response on this connection has its line.
+    await ended
+    await until('the refusal is logged', () => bff.log().includes(`"path":"/site/1","status":${status}`))
+    t.notMatch(bff.log(), '/auth/logout', 'a request after `Connection: close` has no effect')
+  })
+}

@@ -1,9 +1,10 @@
 import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
-import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { cookieWithoutSession, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { field, portOf, speak } from './wire.ts'
 
 const OWN = 'Sec-Fetch-Site: same-origin\r\n'
+const SIGNED = `${cookieWithoutSession().join(': ')}\r\n`
 const JSON_TYPE = 'Content-Type: application/json\r\n'
 const PAGE = 'Sec-Fetch-Mode: navigate\r\n'
 
@@ -21,7 +22,7 @@ const KINDS: readonly (readonly [what: string, status: number, request: string])
   ['cross origin', 403, 'GET /flux/a HTTP/1.1\r\n'],
   ['unknown path', 404, 'GET /nothing HTTP/1.1\r\n'],
   ['other method', 405, 'DELETE /flux/a HTTP/1.1\r\n'],
-  ['too large', 413, `PUT /site/1 HTTP/1.1\r\n${OWN}${JSON_TYPE}Content-Length: 70000\r\n`],
+  ['too large', 413, `PUT /site/1 HTTP/1.1\r\n${OWN}${SIGNED}${JSON_TYPE}Content-Length: 70000\r\n`],
   ['bad escape', 400, 'GET /flux/%zz HTTP/1.1\r\n'],
   ['long path', 414, `GET /flux/${'a'.repeat(9_000)} HTTP/1.1\r\n`],
   ['bad request line', 400, 'BREW / HTTP/1.1\r\n'],

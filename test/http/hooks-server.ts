@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Test } from 'tap'
-import { hooks } from '../../src/http/hooks.ts'
+import { type HooksOptions, hooks } from '../../src/http/hooks.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { navigationPage } from '../../src/login/pages.ts'
@@ -11,13 +11,14 @@ import { collectLog } from '../helpers/log-lines.ts'
 export async function withHooks(
   t: Test,
   fallback: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>,
+  { observe = () => {} }: { observe?: HooksOptions['observe'] } = {},
 ) {
   const { sink, text, lines } = collectLog()
   const server = createServer(configOf({ PUBLIC_URL: 'http://localhost:3000' }), createLog('silent'))
   t.teardown(() => server.close())
   await server.register(hooks, {
     ...{ secure: false, hasOperations: false, accessLog: 'errors', log: createLog('info', sink) },
-    ...{ observe() {}, sessionOf: () => null, fallback, navigationPage },
+    ...{ observe, sessionOf: () => null, fallback, navigationPage },
   })
   return { server, text, lines, listen: () => server.listen({ host: '127.0.0.1', port: 0 }) }
 }

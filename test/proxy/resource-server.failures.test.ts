@@ -151,17 +151,6 @@ t.test('a browser that left before the call causes no request upstream', async (
   t.equal(upstream.received.length, 0)
 })
 
-t.test('pipelined requests behind an open one end with their connection', async (t) => {
-  const { upstream, port, outcome } = await start(t, (socket, { path }) => {
-    if (path === '/done') socket.write(OK)
-  })
-  const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a`
-  const browser = rawBrowser(t, port, [[get('/open'), get('/done'), get('/open')].join('\r\n\r\n')])
-  await upstream.request(2)
-  browser.socket.destroy()
-  for (const index of [0, 1, 2]) t.same(await outcome(index), { kind: 'client_gone' })
-})
-
 t.test('a resource server that does not respond, or stops half-way, causes a timeout', async (t) => {
   const { port, outcome } = await start(
     t,

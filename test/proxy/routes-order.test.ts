@@ -1,11 +1,12 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { shared } from '../helpers/shared.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { cookieWithoutSession, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { ask, OWN, portOf, problemOf, type Question } from '../http/wire.ts'
 import { type Header, JSON_TYPE } from './proxy-caller.ts'
 
 const CROSS: Header = ['Sec-Fetch-Site', 'cross-site']
+const SIGNED = cookieWithoutSession()
 const IMAGE: Header = ['Accept', 'image/png']
 
 const put = (target: string, headers: readonly Header[], body = 'x'.repeat(500)): Question => ({
@@ -17,14 +18,15 @@ const LADDER: readonly (readonly [code: string, question: Question])[] = [
   ['not_found', put('/site/a/b/c?x=1', [CROSS])],
   ['method_not_allowed', { ...put('/site/!?x=1', [CROSS]), method: 'POST' }],
   ['cross_origin', put('/site/!?x=1', [CROSS])],
-  ['unsupported_media_type', put('/site/!', [OWN])],
-  ['payload_too_large', put('/site/!', [OWN, JSON_TYPE])],
-  ['invalid_request', put('/site/!', [OWN, JSON_TYPE], '{}')],
-  ['invalid_request', put('/site/ACME/1?x=1', [OWN, JSON_TYPE], '{}')],
-  ['invalid_request', put('/site/ACME/1', [OWN, JSON_TYPE], 'x')],
-  ['invalid_request', put('/site/ACME/1', [OWN, JSON_TYPE], '{"a":1}')],
-  ['invalid_request', put('/site/ACME/1', [OWN, JSON_TYPE], '{"siteID":2}')],
-  ['login_required', put('/site/ACME/1', [OWN, JSON_TYPE], '{}')],
+  ['login_required', put('/site/!?x=1', [OWN])],
+  ['unsupported_media_type', put('/site/!', [OWN, SIGNED])],
+  ['payload_too_large', put('/site/!', [OWN, SIGNED, JSON_TYPE])],
+  ['invalid_request', put('/site/!', [OWN, SIGNED, JSON_TYPE], '{}')],
+  ['invalid_request', put('/site/ACME/1?x=1', [OWN, SIGNED, JSON_TYPE], '{}')],
+  ['invalid_request', put('/site/ACME/1', [OWN, SIGNED, JSON_TYPE], 'x')],
+  ['invalid_request', put('/site/ACME/1', [OWN, SIGNED, JSON_TYPE], '{"a":1}')],
+  ['invalid_request', put('/site/ACME/1', [OWN, SIGNED, JSON_TYPE], '{"siteID":2}')],
+  ['login_required', put('/site/ACME/1', [OWN, SIGNED, JSON_TYPE], '{}')],
   ['cross_origin', { target: '/flux/!?callback=x', headers: [CROSS, IMAGE] }],
   ['invalid_request', { target: '/flux/ACME/!', headers: [OWN, IMAGE] }],
   ['invalid_request', { target: '/flux/ACME/a?callback=x', headers: [OWN, IMAGE] }],

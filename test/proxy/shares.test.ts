@@ -9,7 +9,17 @@ import { signedIn } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
-import { bff, get, OK, outgoing, PROVEN, rawBrowser, rawUpstream, write } from './resource-server-harness.ts'
+import {
+  bff,
+  browse,
+  get,
+  OK,
+  outgoing,
+  PROVEN,
+  rawBrowser,
+  rawUpstream,
+  write,
+} from './resource-server-harness.ts'
 
 /** More than the buffers of all connections on its way. */
 const LARGE = Buffer.alloc(32 * 1024 * 1024)
@@ -17,28 +27,23 @@ const HEAD = `HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: ${LAR
 
 t.test('reads beyond the share of their holder wait for it, and others do not wait for them', async (t) => {
   const upstream = await rawUpstream(t, () => {})
-  const { port } = await bff(t, { baseUrl: upstream.url, share: 2 })
-  const read = (holder: string, path: string) => [
-    `GET ${path} HTTP/1.1`,
-    'Host: a',
-    `X-Holder: ${holder}`,
-    '',
-  ]
-  // Pipelined, so that all of a connection are known once the last is seen.
-  const leaves = rawBrowser(t, port, [...read('a', '/1'), ...read('a', '/2'), ...read('a', '/left')])
+  const { port, sends, outcome } = await bff(t, { baseUrl: upstream.url, share: 2 })
+  const read = (holder: string, path: string) => browse(t, port, path, `X-Holder: ${holder}`)
+  const [first] = [read('a', '/1'), read('a', '/2')]
   await upstream.request(1)
-  const stays = rawBrowser(t, port, [
-    ...read('a', '/3'),
-    ...read('b', '/b').slice(0, -1),
-    'Connection: close',
-  ])
+  const left = read('a', '/left')
+  await sends(3)
+  const next = read('a', '/3')
+  await sends(4)
+  const other = read('b', '/b')
   t.equal((await upstream.request(2)).path, '/b', 'of another holder')
-  leaves.socket.destroy()
+  left.socket.destroy()
+  t.same(await outcome(0), { kind: 'client_gone' })
+  first!.socket.destroy()
   t.equal((await upstream.request(3)).path, '/3', 'once others have ended, and without one that has left')
   for (const { socket } of upstream.received.slice(2)) socket.write(OK)
-  const { raw, status } = await stays.answer
-  t.equal(status, 200)
-  t.match(raw, 'HTTP/1.1 200 OK')
+  t.equal((await next.answer).status, 200)
+  t.equal((await other.answer).status, 200)
   t.equal(upstream.received.length, 4)
 })
 
