@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Format } from '../config/operation.ts'
 import { problem } from '../errors.ts'
+import { type Weighted, weighted } from '../http/weights.ts'
 
 /** The media type that names a format to the resource server, in `Accept` and, as documented, in `Content-Type`. */
 export const MEDIA_TYPE: Readonly<Record<Format, string>> = {
@@ -39,10 +40,10 @@ export function acceptedFormat(
 ): Format {
   if (accept === undefined || accept === '*/*') return typedFormat(contentType, formats)
   if (accept === 'application/json' && formats[0] === 'JSON') return 'JSON'
-  const ranges = accept.split(',').map(parseRange)
+  const ranges = weighted(accept)
   const [first] = ranges
-  const isAny = ranges.length === 1 && (first?.type === '' || (first?.type === '*/*' && first.q > 0))
-  if (isAny || ranges.some(({ type }) => type === 'text/html')) return typedFormat(contentType, formats)
+  const isAny = ranges.length === 1 && (first?.name === '' || (first?.name === '*/*' && first.q > 0))
+  if (isAny || ranges.some(({ name }) => name === 'text/html')) return typedFormat(contentType, formats)
   let best: { format: Format; q: number } | null = null
   for (const [type, format] of ACCEPTED) {
     const q = formats.includes(format) ? quality(type, ranges) : 0
@@ -60,27 +61,15 @@ function typedFormat(contentType: string | undefined, formats: readonly Format[]
   // The configuration lists JSON first.
   const usual = formats[0] ?? 'JSON'
   if (contentType === undefined) return usual
-  const essence = parseRange(contentType).type
+  const essence = contentType.split(';', 1)[0]!.trim().toLowerCase()
   return ACCEPTED.find(([type, format]) => type === essence && formats.includes(format))?.[1] ?? usual
 }
 
-interface Range {
-  type: string
-  q: number
-}
-
-function parseRange(text: string): Range {
-  const [type = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase())
-  const weight = parameters.find((parameter) => parameter.startsWith('q='))
-  const q = weight === undefined ? 1 : Number(weight.slice(2))
-  return { type, q: q >= 0 && q <= 1 ? q : 0 }
-}
-
 /** The most specific matching range decides, whatever the others say. */
-function quality(type: string, ranges: Range[]): number {
+function quality(type: string, ranges: readonly Weighted[]): number {
   const group = `${type.slice(0, type.indexOf('/'))}/*`
   for (const pattern of [type, group, '*/*']) {
-    const range = ranges.find((candidate) => candidate.type === pattern)
+    const range = ranges.find((candidate) => candidate.name === pattern)
     if (range !== undefined) return range.q
   }
   return 0

@@ -1,3 +1,5 @@
+import { weighted } from '../http/weights.ts'
+
 /** How a file may be encoded on the way to the client. */
 export type Coding = 'br' | 'gzip' | 'identity'
 
@@ -11,12 +13,7 @@ const CODINGS: readonly Coding[] = ['br', 'gzip', 'identity']
 export function preferredCodings(header: string | undefined): Coding[] {
   if (header === undefined) return ['identity']
   const weights = new Map<string, number>()
-  for (const part of header.toLowerCase().split(',')) {
-    const [name = '', ...parameters] = part.split(';').map((text) => text.trim())
-    const given = parameters.find((parameter) => parameter.startsWith('q='))
-    const weight = given === undefined ? 1 : Number(given.slice(2))
-    weights.set(name === 'x-gzip' ? 'gzip' : name, weight >= 0 && weight <= 1 ? weight : 0)
-  }
+  for (const { name, q } of weighted(header)) weights.set(name === 'x-gzip' ? 'gzip' : name, q)
   const weightOf = (coding: Coding): number =>
     weights.get(coding) ?? weights.get('*') ?? (coding === 'identity' ? LEAST : 0)
   return CODINGS.filter((coding) => weightOf(coding) > 0 || coding === 'identity').sort(

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { BENCH } from './machine.mjs'
 import { note, PAGE, say, writeSection } from './page.mjs'
+import { anonymous } from './questions/anonymous.mjs'
 import { calls } from './questions/calls.mjs'
 import { growth } from './questions/growth.mjs'
 import { refresh } from './questions/refresh.mjs'
@@ -16,7 +17,7 @@ import { withServices } from './services.mjs'
  * A question: `candidates` with the `reference` that all are compared with, its numbers by `usual` and with `--quick`, and
  * `measure(services, { candidates, ...numbers })`, which resolves with `{ table, noise }`.
  */
-const QUESTIONS = { users, calls, refresh, rest, growth }
+const QUESTIONS = { users, calls, refresh, rest, growth, anonymous }
 
 const HELP = `npm run bench -- [question] [flags]      without a question: all of them, 90 minutes
 ${Object.entries(QUESTIONS).map(describe).join('\n')}
