@@ -87,11 +87,10 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
       // Node would close the connection without a response.
       server.on('connect', (_request, socket) => {
         socket.on('error', () => {})
-        const refuse = (): void =>
-          respond(socket, problem('invalid_request', 'This server is no proxy: CONNECT is not served.'))
         const before = newestResponse(socket)
-        if (before === null || before.closed) refuse()
-        else before.once('close', refuse)
+        // Node has let go of the connection: it would not notice the end of one that still waits for a response.
+        if (before !== null && !before.closed) socket.destroy()
+        else respond(socket, problem('invalid_request', 'This server is no proxy: CONNECT is not served.'))
       })
     },
   }

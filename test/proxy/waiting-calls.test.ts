@@ -129,6 +129,7 @@ function forwarded(outcomes: Outcome[], renewed: () => Promise<{ authorization: 
   const observed: number[] = []
   const callers = {
     cached: () => ({ authorization: 'Bearer old' }),
+    noteActivity() {},
     isProven: () => true,
     prove: async () => true,
     hasExpired: () => false,
@@ -158,7 +159,10 @@ function forwarded(outcomes: Outcome[], renewed: () => Promise<{ authorization: 
 t.test('updates of all sessions keep so many bytes at most, and what would keep more is 503', async (t) => {
   const waits: ((outcome: Outcome) => void)[] = []
   const forward = createForward({
-    callers: { cached: () => ({ authorization: 'Bearer a' }) } as unknown as ForwardOptions['callers'],
+    callers: {
+      cached: () => ({ authorization: 'Bearer a' }),
+      noteActivity() {},
+    } as unknown as ForwardOptions['callers'],
     application: null,
     resourceServer: { send: (_call, onOutcome) => void waits.push(onOutcome) },
     accounts: { default: null, allowed: null },
