@@ -51,7 +51,7 @@ const OUTGOING = {
   path: '/flux',
   accept: 'application/json',
   contentType: 'application/json',
-  body: Buffer.alloc(0),
+  body: null,
   jsonp: false,
   wac: 'DEMO',
   application: false,
