@@ -1,6 +1,6 @@
 import type { Keyring } from '../src/keyring.ts'
 import { openTokens, sealTokens } from '../src/vault/sealed-tokens.ts'
-import type { RecordKey, RecordStore } from '../src/vault/store/store.ts'
+import type { RecordKey, RecordStore } from '../src/vault/store/record.ts'
 
 /** Under which secret of the list tokens are sealed; `unreadable`: under none of them. */
 type Seal = 'newest' | 'older' | 'unreadable'

@@ -1,4 +1,5 @@
-import type { RecordKey, SessionStore } from '../src/vault/store/store.ts'
+import type { RecordKey } from '../src/vault/store/record.ts'
+import type { SessionStore } from '../src/vault/store/store.ts'
 
 /** Records that a command reads at once; Redis sends them one after another on one connection. */
 const BATCH = 200

@@ -1,6 +1,6 @@
 import { createKeyring } from '../src/keyring.ts'
 import { openTokens } from '../src/vault/sealed-tokens.ts'
-import type { RecordKey, SessionRecord } from '../src/vault/store/store.ts'
+import type { RecordKey, SessionRecord } from '../src/vault/store/record.ts'
 import type { CommandOptions, Terminal } from './cli.ts'
 import { distinct } from './scan.ts'
 

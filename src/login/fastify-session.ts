@@ -5,7 +5,8 @@ import { recordKeyOf, type SessionCookies, type VerifiedCookie } from '../http/c
 import { type RequestInLog, requestInLog } from '../log.ts'
 import type { Sessions } from '../vault/lifecycle.ts'
 import type { Found, LiveSession } from '../vault/session.ts'
-import { type RecordKey, type SessionStore, StoreUnavailable } from '../vault/store/store.ts'
+import type { RecordKey } from '../vault/store/record.ts'
+import { type SessionStore, StoreUnavailable } from '../vault/store/store.ts'
 
 /**
  * @fastify/session below /auth: it reads the session cookie, loads what a page may know of the session, makes the

@@ -6,7 +6,8 @@ import { jsonResponse, problemResponse, requestHeaders } from '../http/openapi.t
 import { PATHS } from '../paths.ts'
 import type { NewSession, Sessions } from '../vault/lifecycle.ts'
 import { END_REASONS, type Found, NO_COOKIE, notLiveProblem } from '../vault/session.ts'
-import { inLog, type RecordStore } from '../vault/store/store.ts'
+import type { RecordStore } from '../vault/store/record.ts'
+import { inLog } from '../vault/store/store.ts'
 
 /** The facts of a live session that a page may know; instants in ISO 8601, UTC. */
 export type SessionFacts = (session: NewSession) => object

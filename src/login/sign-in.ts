@@ -9,7 +9,8 @@ import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import type { Secret } from '../secret.ts'
 import type { NewSession, Sessions } from '../vault/lifecycle.ts'
 import type { Revoker } from '../vault/refresh/revoker.ts'
-import { inLog, type RecordKey } from '../vault/store/store.ts'
+import type { RecordKey } from '../vault/store/record.ts'
+import { inLog } from '../vault/store/store.ts'
 import type { Identify, User } from '../vault/user.ts'
 
 /** Why a sign-in failed: label of `bff_sign_in_failures_total`. */

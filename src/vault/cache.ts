@@ -1,4 +1,4 @@
-import type { RecordKey } from './store/store.ts'
+import type { RecordKey } from './store/record.ts'
 
 /**
  * What this process knows of sessions: one entry each, found by the raw value of a verified cookie. An entry may be used

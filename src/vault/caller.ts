@@ -15,7 +15,8 @@ import {
   notLiveProblem,
   touchIntervalMs,
 } from './session.ts'
-import { type RecordKey, type SessionState, StoreUnavailable } from './store/store.ts'
+import type { RecordKey, SessionState } from './store/record.ts'
+import { StoreUnavailable } from './store/store.ts'
 
 /** The session whose token a request uses. */
 export interface Caller {

@@ -5,15 +5,8 @@ import type { Logger, RequestInLog } from '../log.ts'
 import { openTokens, sealTokens, type TokenSet } from './sealed-tokens.ts'
 import { END_REASONS, type EndReason, type Found, type LiveSession, passedLimit } from './session.ts'
 import type { OutboxStore } from './store/outbox.ts'
-import {
-  type EndResult,
-  inLog,
-  type RecordKey,
-  type SessionRecord,
-  type SessionState,
-  type SessionStore,
-  StoreUnavailable,
-} from './store/store.ts'
+import type { EndResult, RecordKey, SessionRecord, SessionState } from './store/record.ts'
+import { inLog, type SessionStore, StoreUnavailable } from './store/store.ts'
 
 /**
  * The life of sessions in a server process: creates, finds, touches and ends them. fastify-session.ts confirms a new

@@ -1,6 +1,6 @@
 import type { Keyring } from '../keyring.ts'
 import { Secret } from '../secret.ts'
-import type { RecordKey } from './store/store.ts'
+import type { RecordKey } from './store/record.ts'
 import type { User } from './user.ts'
 
 /** The tokens of one session, as the record keeps them sealed. */

@@ -1,6 +1,6 @@
 import { type Problem, problem } from '../errors.ts'
 import type { TokenSet } from './sealed-tokens.ts'
-import type { RecordKey, SessionRecord } from './store/store.ts'
+import type { RecordKey, SessionRecord } from './store/record.ts'
 
 /**
  * Why sessions end, in the words of `login_required`, the log and the metrics. `absolute`: also when an access token

@@ -4,6 +4,7 @@ import type { Answer, Browser } from '../helpers/browser.ts'
 import type { Teardown } from '../helpers/child.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { presentations, signInExpired, startReplicas, through } from '../helpers/replicas.ts'
+import { storedRecord } from '../helpers/stored-record.ts'
 import { type Bff, metricsOf, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
@@ -115,7 +116,7 @@ export async function untilAllRefreshed(node: Pick<RedisServer, 'cli'>): Promise
 
 async function generations(node: Pick<RedisServer, 'cli'>): Promise<Map<string, number>> {
   const names = await sessionsOn(node)
-  const found = names.map(async (name) => [name, Number(await node.cli('hget', name, 'gen'))] as const)
+  const found = names.map(async (name) => [name, (await storedRecord(node, name))?.gen ?? 0] as const)
   return new Map(await Promise.all(found))
 }
 

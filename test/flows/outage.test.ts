@@ -59,7 +59,7 @@ for (const [name, outage] of Object.entries(OUTAGES)) {
       stranger.fetch('/flux/a'),
       browser.fetch('/auth/session'),
     ])
-    const reads = () => counted([away.bff], 'bff_store_duration_seconds_count{command="hmget"}')
+    const reads = () => counted([away.bff], 'bff_store_duration_seconds_count{command="read"}')
     const before = await reads()
     answers.push(await leaver.fetch('/auth/logout', { method: 'POST' }))
     t.equal(await reads(), before, 'a sign-out waits for one command alone: for less than a second')

@@ -3,6 +3,7 @@ import { type Browser, createBrowser } from '../helpers/browser.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { presentations, through } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
+import { storedRecord } from '../helpers/stored-record.ts'
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
@@ -73,6 +74,6 @@ t.test('replicas that are killed or stopped during background refreshes lose no 
 
 async function leasesIn(redis: RedisServer): Promise<number> {
   const records = (await redis.cli('keys', 'bff:s:*')).split('\n')
-  const leases = await Promise.all(records.map((record) => redis.cli('hget', record, 'lease')))
-  return leases.filter((lease) => lease !== '').length
+  const found = await Promise.all(records.map((record) => storedRecord(redis, record)))
+  return found.filter((record) => record !== null && record.lease !== '').length
 }

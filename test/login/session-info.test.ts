@@ -4,6 +4,7 @@ import { createLog } from '../../src/log.ts'
 import { SESSION_SCHEMA, SHARED_SCHEMAS, STAY_SCHEMA } from '../../src/login/session-info.ts'
 import { configOf } from '../config/environment.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
+import { storedRecord } from '../helpers/stored-record.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
 import { ask, OWN, portOf, problemOf } from '../http/wire.ts'
@@ -172,9 +173,9 @@ t.test('a cookie signed with an older secret is set again once under the newest'
 
 t.test('staying signed in waits until Redis has recorded it, and is 503 if Redis does not', async (t) => {
   const { redis, browser } = await signedInOverRedis(t)
-  const seenAt = async (): Promise<string> => {
+  const seenAt = async (): Promise<number | undefined> => {
     const [record] = (await redis.cli('keys', 'bff:s:*')).split('\n')
-    return await redis.cli('hget', record!, 'seenAt')
+    return (await storedRecord(redis, record!))?.seenAt
   }
   const before = await seenAt()
   await redis.cli('config', 'set', 'maxmemory', '1')

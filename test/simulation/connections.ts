@@ -1,3 +1,4 @@
+import type { RecordKey } from '../../src/vault/store/record.ts'
 import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/vault/store/redis/command-timeout.ts'
 import {
   CONNECT_TIMEOUT_MS,
@@ -6,7 +7,7 @@ import {
   SILENT_LOOKS,
 } from '../../src/vault/store/redis/connection.ts'
 import { NO_WRITES, UNREACHED_AFTER_MS } from '../../src/vault/store/redis/health.ts'
-import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/vault/store/store.ts'
+import { type StoreHealth, StoreUnavailable } from '../../src/vault/store/store.ts'
 import type { Deployment } from './deployment.ts'
 import { Random } from './random.ts'
 import type { Replica } from './replica.ts'
@@ -19,8 +20,10 @@ const SILENCE_MS = (SILENT_LOOKS - 0.5) * LOOK_EVERY_MS
 /** A pause between two writes that counts as a gap. */
 const LONG_GAP_MS = 2_000
 
-/** What a master executes also while it refuses writes. */
-const READS: ReadonlySet<StoreCommand> = new Set(['read', 'readState', 'readEnd', 'queueLength', 'keys'])
+/** What a master does not execute while it refuses writes. */
+const WRITES: ReadonlySet<StoreCommand> = new Set([
+  ...(['schedule', 'scheduleMissing', 'claimDue', 'claimNonce', 'ping'] as const),
+])
 
 /** The network faults between one process and one master. Counters, because faults may overlap. */
 export interface LinkFaults {
@@ -248,11 +251,15 @@ export class FleetTransport {
   }
 
   /** Runs `work` on that master. Rejects with `StoreUnavailable`. */
-  ask = <T>(master: number, command: StoreCommand, work: (server: RedisServer) => T): Promise<T> =>
+  ask = <T>(
+    master: number,
+    command: StoreCommand,
+    work: (server: RedisServer) => T,
+    { withinMs = COMMAND_TIMEOUT_MS, writes = WRITES.has(command) } = {},
+  ): Promise<T> =>
     new Promise((resolve, reject) => {
       const { clock, owner } = this
       const connection = this.commands[master]!
-      const writes = !READS.has(command)
       const sentAt = clock.now
       let over = false
       let timeout: ScheduledEvent | null = null
@@ -272,7 +279,7 @@ export class FleetTransport {
       let rearmed = false
       const giveUp = (): void => {
         // A process that was stalled reads what came meanwhile before it gives up.
-        const late = clock.now > sentAt + COMMAND_TIMEOUT_MS + 1
+        const late = clock.now > sentAt + withinMs + 1
         if (late && !rearmed) {
           rearmed = true
           timeout = clock.in(LAST_STEP_MS, owner, giveUp)
@@ -281,7 +288,7 @@ export class FleetTransport {
         this.#watchSilence(connection, sentAt)
         fail(new Error('no reply in time'))
       }
-      timeout = clock.in(COMMAND_TIMEOUT_MS, owner, giveUp)
+      timeout = clock.in(withinMs, owner, giveUp)
       connection.waiting.add(fail)
       connection.toServer((server) => {
         const faults = this.servers.faults(master, owner.index)
@@ -304,7 +311,7 @@ export class FleetTransport {
   /** As the watch of src/vault/store over connections that owe a reply and receive nothing. */
   #watchSilence(connection: Connection, sentAt: number): void {
     const { epoch } = connection
-    this.clock.in(SILENCE_MS - COMMAND_TIMEOUT_MS, this.owner, () => {
+    this.clock.in(Math.max(0, sentAt + SILENCE_MS - this.clock.now), this.owner, () => {
       if (connection.epoch === epoch && connection.receivedAt < sentAt) connection.break()
     })
   }

@@ -1,4 +1,4 @@
-import type { RecordKey } from '../../src/vault/store/store.ts'
+import type { RecordKey } from '../../src/vault/store/record.ts'
 import { SimulatedAuthorizationServer } from './authorization-server.ts'
 import { Browser } from './browsers.ts'
 import { type Connection, type LinkFaults, noLinkFaults } from './connections.ts'
@@ -90,9 +90,8 @@ export class Deployment {
 
   /** A command of that process was executed. */
   executed(index: number, command: StoreCommand, result: unknown): void {
-    if (command === 'beginRefresh' && (result as { kind: string }).kind !== 'granted') return
     const step = STEPS[command]
-    if (step !== undefined) this.onStep(step, index)
+    if (step !== undefined && (result as { kind?: string }).kind === 'written') this.onStep(step, index)
   }
 
   #newServer(): RedisServer {

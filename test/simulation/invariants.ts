@@ -1,7 +1,6 @@
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { touchIntervalMs } from '../../src/vault/session.ts'
-import type { StoredRecord } from '../../src/vault/store/record.ts'
-import type { RecordKey } from '../../src/vault/store/store.ts'
+import type { RecordKey, StoredRecord } from '../../src/vault/store/record.ts'
 import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
 import type { Deployment } from './deployment.ts'
 import type { Replica } from './replica.ts'

@@ -1,6 +1,15 @@
 import { claimEntries, type DueEntries, emptyQueue, putEntry } from '../../src/vault/store/memory/queue.ts'
-import { type RecordState, type Step, type StoredRecord, unexpired } from '../../src/vault/store/record.ts'
-import type { DueClaim, RecordKey } from '../../src/vault/store/store.ts'
+import {
+  decodeFacts,
+  encodeFacts,
+  type RecordKey,
+  type RecordState,
+  type SessionEnd,
+  type StoredRecord,
+  unexpired,
+} from '../../src/vault/store/record.ts'
+import type { RecordChange, Shown, WriteReply } from '../../src/vault/store/run.ts'
+import type { DueClaim } from '../../src/vault/store/store.ts'
 
 /** What a write replaced, so that a promoted replica can be made that has not received it. */
 interface Undo {
@@ -39,7 +48,7 @@ interface RedisServerOptions {
   data?: Data
 }
 
-/** One Redis server, with the record machine and the queue of src/vault/store in the place of the scripts. */
+/** One Redis server. Of the scripts it has what they do; the rules of a record run in the processes, as in production. */
 export class RedisServer {
   readonly name: string
   readonly data: Data
@@ -88,18 +97,36 @@ export class RedisServer {
     return this.#stateOf(key).record
   }
 
-  /** Runs one step of a record, as a script does. */
-  step<Reply>(key: RecordKey, step: Step<Reply>, idleMs: number): Reply {
+  /** As read.lua. */
+  read(key: RecordKey): Shown {
+    const record = this.live(key)
+    const now = this.clock()
+    if (record === null) return { record, version: '', now }
+    const version = encodeFacts(record)
+    return { record: decodeFacts(version, record.tokens), version, now }
+  }
+
+  readEnd(key: RecordKey): SessionEnd | null {
+    return this.#stateOf(key).end
+  }
+
+  /** As write.lua. */
+  write(key: RecordKey, { version, after: { record, end }, history }: RecordChange): WriteReply {
     const before = this.#stateOf(key)
-    const [after, reply] = step(before, { now: this.clock(), history: this.name, idleMs })
-    if (after === before) return reply
+    const now = this.clock()
+    if (version !== (before.record === null ? '' : encodeFacts(before.record))) return { kind: 'changed' }
+    if (history !== null && history !== this.name) return { kind: 'moved', history: this.name }
+    const after = {
+      record: record && { ...record, expireAt: record.expireAt || before.record!.expireAt },
+      end: end ?? before.end,
+    }
     this.#note(({ states }) => states, key)
     this.data.states.set(key, after)
     if (before.record !== null && after.record === null)
-      this.#events.deleted(this, key, after.end === before.end ? '' : after.end!.reason)
+      this.#events.deleted(this, key, end === null ? '' : end.reason)
     else if (before.record !== null && after.record !== null && before.record.tokens !== after.record.tokens)
       this.#events.stored(this, before.record, after.record)
-    return reply
+    return { kind: 'written', version: record === null ? '' : encodeFacts(record), now }
   }
 
   /** To be called before a change of one entry. */

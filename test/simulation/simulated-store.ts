@@ -1,5 +1,7 @@
-import { recordMembers } from '../../src/vault/store/record.ts'
-import type { RecordKey, SessionStore } from '../../src/vault/store/store.ts'
+import { type RecordKey, recordMembers, stateOf } from '../../src/vault/store/record.ts'
+import { COMMAND_TIMEOUT_MS } from '../../src/vault/store/redis/command-timeout.ts'
+import { createRun } from '../../src/vault/store/run.ts'
+import type { SessionStore } from '../../src/vault/store/store.ts'
 import type { FleetTransport } from './connections.ts'
 
 /** A command of the store, named as in the port. */
@@ -14,16 +16,34 @@ export function masterOf(key: RecordKey, masterCount: number): number {
 export function createSimulatedStore(transport: FleetTransport, idleMs: number): SessionStore {
   const { masterCount, ask } = transport
   const of = (key: RecordKey): number => masterOf(key, masterCount)
+  const histories = new Map<number, string>()
+  const run = createRun(
+    {
+      read: (key, member, withinMs) => ask(of(key), member, (server) => server.read(key), { withinMs }),
+      async write(key, member, change, withinMs) {
+        const written = await ask(of(key), member, (server) => server.write(key, change), {
+          withinMs,
+          writes: true,
+        })
+        if (written.kind === 'moved') histories.set(of(key), written.history)
+        return written
+      },
+      historyOf: (key) => histories.get(of(key)) ?? '',
+    },
+    { idleMs, withinMs: COMMAND_TIMEOUT_MS, monotonic: () => transport.clock.now },
+  )
   /** The master that has the due queue. */
   const ofQueue = masterCount - 1
 
   return {
     claimNonce: (nonce, attempt, ttlMs) =>
       ask(nonce.length % masterCount, 'claimNonce', (server) => server.claimNonce(nonce, attempt, ttlMs)),
-    ...recordMembers(
-      (key, member, step) => ask(of(key), member, (server) => server.step(key, step, idleMs)),
-      transport.wall,
-    ),
+    ...recordMembers(run, transport.wall),
+    async readState(key) {
+      const { record } = await ask(of(key), 'readState', (server) => server.read(key))
+      return record === null ? null : stateOf(record, idleMs)
+    },
+    readEnd: (key) => ask(of(key), 'readEnd', (server) => server.readEnd(key)),
     schedule: (key, inMs) => ask(ofQueue, 'schedule', (server) => server.schedule(key, inMs)),
     scheduleMissing: (entries) =>
       ask(ofQueue, 'scheduleMissing', (server) => server.scheduleMissing(entries)),

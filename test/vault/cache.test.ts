@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createSessionCache, type SessionCache } from '../../src/vault/cache.ts'
-import type { RecordKey } from '../../src/vault/store/store.ts'
+import type { RecordKey } from '../../src/vault/store/record.ts'
 import { heapUsed } from './store/heap.ts'
 import { newKey } from './store/stores.ts'
 

@@ -1,6 +1,7 @@
 import type { Logger } from '../../log.ts'
 import type { TokenOutcome } from '../../oauth/token-response.ts'
-import { type RenewLeaseResult, StoreUnavailable } from '../store/store.ts'
+import type { RenewLeaseResult } from '../store/record.ts'
+import { StoreUnavailable } from '../store/store.ts'
 import { resetAfterMs } from './rules.ts'
 
 interface PresentationOptions {

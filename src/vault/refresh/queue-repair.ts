@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from '../../log.ts'
-import { type DueQueue, type NonceStore, type RecordStore, StoreUnavailable } from '../store/store.ts'
+import { type SessionStore, StoreUnavailable } from '../store/store.ts'
 
 interface QueueRepair {
   start(): void
@@ -21,7 +21,7 @@ interface ScanPace {
 export const SCAN_PACE: ScanPace = { everyMs: 600_000, pauseMs: 100 }
 
 interface QueueRepairOptions extends ScanPace {
-  store: Pick<NonceStore & RecordStore & DueQueue, 'claimNonce' | 'keys' | 'scheduleMissing'>
+  store: Pick<SessionStore, 'claimNonce' | 'keys' | 'scheduleMissing'>
   monotonic: () => number
   /** In [0, 1). */
   random: () => number

@@ -1,6 +1,6 @@
 import type { GrantedTokens, TokenOutcome } from '../../oauth/token-response.ts'
 import type { TokenSet } from '../sealed-tokens.ts'
-import type { BeginRefreshResult } from '../store/store.ts'
+import type { BeginRefreshResult } from '../store/record.ts'
 
 /**
  * The rules of a refresh, without effects: when one is due, whether a refresh token may be presented, and what follows

@@ -1,4 +1,4 @@
-import type { EndResult, RecordKey, ReplaceTokensResult } from './store.ts'
+import type { EndResult, RecordKey, ReplaceTokensResult } from './record.ts'
 
 /** Kinds of writes that are tried again. */
 export type WriteKind = 'tokens' | 'lease' | 'end'

@@ -20,18 +20,16 @@ import {
   type WriteKind,
   type Written,
 } from './outbox-entries.ts'
-import {
-  type EndRequest,
-  type EndResult,
-  inLog,
-  type RecordKey,
-  type ReleaseLeaseRequest,
-  type ReplaceTokensRequest,
-  type ReplaceTokensResult,
-  type SessionState,
-  type SessionStore,
-  StoreUnavailable,
-} from './store.ts'
+import type {
+  EndRequest,
+  EndResult,
+  RecordKey,
+  ReleaseLeaseRequest,
+  ReplaceTokensRequest,
+  ReplaceTokensResult,
+  SessionState,
+} from './record.ts'
+import { inLog, type SessionStore, StoreUnavailable } from './store.ts'
 
 /** A write that Redis did not take and that is tried again. `result`: how that ends, `expired` if it was given up. */
 export interface Pending<Result> {

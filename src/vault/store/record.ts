@@ -1,51 +1,289 @@
-import {
-  type BeginRefreshRequest,
-  type BeginRefreshResult,
-  CLOCK_TOLERANCE_MS,
-  END_KEPT_MS,
-  type EndRequest,
-  type EndResult,
-  idleEndsAt,
-  LONGEST_BACK_OFF_MS,
-  type NewRecord,
-  RECORD_SLACK_MS,
-  type RecordKey,
-  type ReleaseLeaseRequest,
-  type RenewLeaseRequest,
-  type RenewLeaseResult,
-  type ReplaceTokensRequest,
-  type ReplaceTokensResult,
-  type SessionRecord,
-  type SessionStore,
-} from './store.ts'
+import type { SessionFlow } from '../../config/variables.ts'
 
 /**
- * The rules of a record as pure steps: what each does with the record, and its reply. The Lua scripts below redis/lua
- * have the same rules, and test/vault/store/record.test.ts compares both. The memory store and the simulation run these.
+ * The record of one session: its facts, what may be done with it, and the rules of each step. Every store runs these
+ * rules (memory/store.ts, redis/records.ts, and the simulation). A new fact is a row of `FACTS` and the rule that needs it.
  */
 
-/** All of a record, in Redis a hash. Instants in epoch milliseconds by the store's clock; 0 and '' for none. */
-export interface StoredRecord extends Omit<SessionRecord, 'idleEndsAt'> {
+/** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */
+export type RecordKey = string
+
+/** How long the store keeps why a session ended. */
+export const END_KEPT_MS = 3_600_000
+
+/**
+ * A record outlives its limits by this time, so that its end is counted with the right reason, and a store whose clock
+ * steps forward by an hour deletes no session that lives.
+ */
+export const RECORD_SLACK_MS = 3_660_000
+
+/** How far the clocks of replicas and store may differ. */
+export const CLOCK_TOLERANCE_MS = 5_000
+
+// The facts of a record.
+
+/** The name of a fact in the stored text, and its value where the text has none. */
+const fact = <Value>(name: string, none: Value): readonly [name: string, none: Value] => [name, none]
+
+/** Every fact of a record. Instants are epoch milliseconds by the store's clock; 0 and '' for none. */
+const FACTS = {
+  /** Generation of the tokens: +1 with each replacement. */
+  gen: fact('g', 0),
+  createdAt: fact('c', 0),
+  /** Last recorded activity of the browser. */
+  seenAt: fact('s', 0),
+  /** The absolute limit. */
+  endsAt: fact('e', 0),
+  flow: fact<SessionFlow>('f', 'code'),
+  /** The `client_id` that the tokens were issued to. */
+  client: fact('i', ''),
+  /** When these tokens were written; 0 if that is not known. */
+  replacedAt: fact('w', 0),
+  /**
+   * Presentations of this generation's refresh token after which it may be used up (docs/decisions/0002). The lease
+   * counts each before it leaves, so one that is under way is included.
+   */
+  doubts: fact('d', 0),
   /** The attempt that holds the lease. A lease without a holder is the pause after a failover. */
-  readonly lease: string
-  readonly leasedAt: number
+  lease: fact('l', ''),
+  /** Until when the lease is held, or refreshes are paused after a failover. */
+  leaseUntil: fact('lu', 0),
+  leasedAt: fact('la', 0),
   /** Until then the presentation of an earlier lease, which was never released, may still get its response. */
-  readonly openUntil: number
-  readonly retrySetAt: number
-  readonly forcedAt: number
-  readonly forcedGen: number
+  openUntil: fact('o', 0),
+  /** No refresh before this instant. */
+  retryAt: fact('r', 0),
+  retrySetAt: fact('ra', 0),
+  /** The last forced refresh, and the generation that it replaced. */
+  forcedAt: fact('a', 0),
+  forcedGen: fact('ag', 0),
   /**
    * Replication id of the server that had the record at its last refresh. It differs after a failover, a restart and the
    * migration of a slot: that server may lack newer tokens.
    */
-  readonly history: string
-  readonly expireAt: number
+  history: fact('h', ''),
 }
 
+type Facts = { readonly [Name in keyof typeof FACTS]: (typeof FACTS)[Name][1] }
+
+/** All that a store has of one session. */
+export interface StoredRecord extends Facts {
+  /** The sealed tokens, one byte a character. The store does not know what is inside. */
+  readonly tokens: string
+  /** When the store deletes the record; 0: as the store has it. */
+  readonly expireAt: number
+  /** Facts that a later version has written: they are kept. */
+  readonly others?: Readonly<Record<string, unknown>>
+}
+
+/** What a read shows of a record. */
+export interface SessionRecord extends StoredRecord {
+  /** The session ends at this instant if its browser stays away; never after `endsAt`. */
+  readonly idleEndsAt: number
+}
+
+/** What a small read shows of a record: enough to know whether a cached session goes on. */
+export type SessionState = Pick<SessionRecord, 'gen' | 'seenAt' | 'idleEndsAt' | 'endsAt'>
+
+export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 'flow' | 'client'>
+
+/** The facts as a store keeps them: one line of JSON in ASCII, without those that are not there. */
+export function encodeFacts({ others, ...record }: StoredRecord): string {
+  const plain: Record<string, unknown> = {}
+  for (const [fact, [name, none]] of ROWS) if (record[fact] !== none) plain[name] = record[fact]
+  const text = JSON.stringify({ ...plain, ...others })
+  return `${text.replace(/[^ -~]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`)}\n`
+}
+
+/** The record of a text of `encodeFacts`, with these sealed tokens. */
+export function decodeFacts(text: string, tokens: string): StoredRecord {
+  const others = JSON.parse(text) as Record<string, unknown>
+  const facts: Record<string, unknown> = {}
+  for (const [fact, [name, none]] of ROWS) {
+    facts[fact] = others[name] ?? none
+    delete others[name]
+  }
+  const record = { ...(facts as unknown as Facts), tokens, expireAt: 0 }
+  return Object.keys(others).length === 0 ? record : { ...record, others }
+}
+
+const ROWS = Object.entries(FACTS) as [keyof Facts, readonly [string, unknown]][]
+
+/** When a session ends if its browser stays away. */
+export function idleEndsAt(
+  { seenAt, endsAt }: Pick<SessionRecord, 'seenAt' | 'endsAt'>,
+  idleMs: number,
+): number {
+  return Math.min(seenAt + idleMs, endsAt)
+}
+
+/** What a small read shows of a record. */
+export function stateOf({ gen, seenAt, endsAt }: StoredRecord, idleMs: number): SessionState {
+  return { gen, seenAt, endsAt, idleEndsAt: idleEndsAt({ seenAt, endsAt }, idleMs) }
+}
+
+// What may be done with a record.
+
+/** Records of sessions. Each step on one record is atomic. */
+export interface RecordStore {
+  /**
+   * Creates a record of generation 1 that expires after `provisionalMs` unless it is confirmed. Does nothing if it exists.
+   * Where the clock of this process differs too much, all instants are moved to the store's clock.
+   */
+  create(key: RecordKey, record: NewRecord, provisionalMs: number): Promise<void>
+  /** Lets a provisional record live until its limits; false if there is none. */
+  confirm(key: RecordKey): Promise<boolean>
+  read(key: RecordKey): Promise<SessionRecord | null>
+  /** As `read`, without the tokens and what else only a refresh needs. */
+  readState(key: RecordKey): Promise<SessionState | null>
+  /**
+   * Records that the browser is active now, by the store's clock: a replica whose wall clock is wrong makes no
+   * session idle. The store does not check the idle limit: its clock may have been set. false if there is no record.
+   * Never moves `seenAt` back.
+   */
+  touch(key: RecordKey): Promise<boolean>
+  /** Deletes the record, and keeps the reason. */
+  end(key: RecordKey, request?: EndRequest): Promise<EndResult>
+  /** Why and when a session ended, for `END_KEPT_MS` after it; else null. An end by a limit is dated at that limit. */
+  readEnd(key: RecordKey): Promise<SessionEnd | null>
+  /**
+   * Replaces sealed tokens by the same tokens under another secret, and changes nothing else. false, and nothing
+   * written, if the record is gone or holds other text than `was`: no text is sealed twice, so equal text means the
+   * same generation.
+   */
+  reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
+}
+
+export interface EndRequest {
+  /** End the session only while its tokens are of this generation. */
+  gen?: number
+  /** Kept for `END_KEPT_MS`. */
+  reason?: string | undefined
+  /** Do not end the session while another attempt holds the lease: that one may be granted new tokens. */
+  attempt?: string
+  /**
+   * End the session only if the store's own clock agrees, to within `CLOCK_TOLERANCE_MS`, that a limit has passed. A
+   * replica whose clock is wrong must not end sessions for all replicas.
+   */
+  ifLimitPassed?: boolean
+}
+
+/** `precondition_failed`: a condition of the request does not hold, and nothing was written. */
+export type EndResult = { kind: 'ended'; tokens: string } | { kind: 'precondition_failed' } | { kind: 'gone' }
+
+/** Why a session ended, and when (epoch milliseconds, by the store's clock). */
+export interface SessionEnd {
+  reason: string
+  at: number
+}
+
+/**
+ * The refresh of one record. An attempt begins with the lease, so no other attempt presents the same refresh token. It
+ * renews the lease until it has a response, then replaces the tokens, releases the lease or ends the session. If its
+ * process dies before, the lease lapses: the next attempt learns of the doubt, and how long a response may still come.
+ */
+export interface RefreshStore {
+  /** Takes the lease and counts the doubt of the presentation that follows, or says why it may not follow now. */
+  beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefreshResult>
+  /** Extends the lease of a presentation that has no response yet, and takes it again if the store has lost it. */
+  renewLease(key: RecordKey, request: RenewLeaseRequest): Promise<RenewLeaseResult>
+  /**
+   * Releases the lease without new tokens. Does nothing unless `attempt` holds the lease; but if the record knows fewer
+   * doubts, the store has lost that lease: doubts and wait are then written.
+   */
+  releaseLease(key: RecordKey, release: ReleaseLeaseRequest): Promise<void>
+  /**
+   * Replaces the tokens of generation `gen`, or of an older one if the store has lost some. Needs no lease. The same
+   * call again writes nothing, unless the store has lost them meanwhile.
+   */
+  replaceTokens(key: RecordKey, request: ReplaceTokensRequest): Promise<ReplaceTokensResult>
+}
+
+export interface BeginRefreshRequest {
+  gen: number
+  /** Random name of this attempt. The same call with the same name, after a lost reply, has the same result. */
+  attempt: string
+  /** No lease and no pause is longer: a longer one was written by a clock that has stepped back since. */
+  leaseMs: number
+  /** A presentation is open while its response may still come: at most for this long after the start of its lease. */
+  openMs: number
+  /** How long the access token is still valid, 0 if it was refused: a pause until then delays no request. */
+  livesMs: number
+  /**
+   * Not 0: the refresh is forced, since the resource server refused a valid access token. At most one forced refresh
+   * brings new tokens within this time.
+   */
+  forcedWindowMs: number
+}
+
+/** Whether the lease was taken. */
+export type BeginRefreshResult =
+  /**
+   * `attempt` holds the lease, and its doubt is counted. `doubts`: those before this presentation. `openForMs`: an
+   * earlier holder never released its lease, and its presentation is open for this long; 0 if there is none.
+   * `ageMs`: since the tokens were written, by the store's clock; null if that is not known.
+   */
+  | { kind: 'granted'; doubts: number; openForMs: number; ageMs: number | null }
+  /** The tokens are of another generation already. */
+  | { kind: 'replaced' }
+  /** Another attempt took the lease `ageMs` ago and holds it for `waitMs` more, longer if it renews. */
+  | { kind: 'busy'; waitMs: number; ageMs: number }
+  /** Another server has the record since the last refresh and may lack newer tokens: nobody refreshes for `waitMs`. */
+  | { kind: 'paused'; waitMs: number }
+  /** An earlier attempt failed: nobody refreshes for `waitMs`. The first forced refresh does not wait for it. */
+  | { kind: 'backing_off'; waitMs: number }
+  /** A forced refresh brought these tokens within the window. */
+  | { kind: 'forced_before' }
+  | { kind: 'gone' }
+
+/** Once the access token has expired no back-off is longer: the longest `Retry-After` that is honoured. */
+const LONGEST_BACK_OFF_MS = 60_000
+
+export interface RenewLeaseRequest {
+  gen: number
+  attempt: string
+  /** Doubts about this generation, that of this presentation included. */
+  doubts: number
+  leaseMs: number
+}
+
+/** `taken`: the record has other tokens, or another attempt has taken the lease since. */
+export type RenewLeaseResult = 'held' | 'taken' | 'gone'
+
+/** How many doubts there are about which generation, that of this presentation included. */
+interface InDoubt {
+  gen: number
+  doubts: number
+}
+
+export interface ReleaseLeaseRequest {
+  attempt: string
+  /** null takes the doubt of this presentation back; earlier ones stay. */
+  inDoubt: InDoubt | null
+  /** Nobody refreshes for this time. */
+  retryInMs: number
+}
+
+export interface ReplaceTokensRequest {
+  /** The generation that these tokens follow: they become the next one. */
+  gen: number
+  /** Sealed, one byte a character. No text is sealed twice, so equal text is the same call again. */
+  tokens: string
+}
+
+/**
+ * `replaced`: the record has these tokens; `written`: by this call. `newer`: it has this generation or a newer one from
+ * another attempt.
+ */
+export type ReplaceTokensResult =
+  | { kind: 'replaced'; written: boolean }
+  | { kind: 'newer' }
+  | { kind: 'gone' }
+
+// The rules, as pure steps: what each does with the record, and its reply.
+
 /** What is kept of a session that has ended. */
-interface KeptEnd {
-  readonly reason: string
-  readonly at: number
+export interface KeptEnd extends SessionEnd {
   readonly expireAt: number
 }
 
@@ -82,12 +320,12 @@ export function unexpired({ record, end }: RecordState, now: number): RecordStat
 const NEW_HISTORY_PAUSE_MS = 4_000
 
 /** How long nobody refreshes after a failover. */
-export function pauseMsOf({ livesMs, leaseMs }: Pick<BeginRefreshRequest, 'livesMs' | 'leaseMs'>): number {
+function pauseMsOf({ livesMs, leaseMs }: Pick<BeginRefreshRequest, 'livesMs' | 'leaseMs'>): number {
   return Math.max(NEW_HISTORY_PAUSE_MS, Math.ceil(Math.min(livesMs, leaseMs)))
 }
 
 /** The longest back-off. */
-export function longestBackOffMsOf({ livesMs }: Pick<BeginRefreshRequest, 'livesMs'>): number {
+function longestBackOffMsOf({ livesMs }: Pick<BeginRefreshRequest, 'livesMs'>): number {
   return Math.ceil(Math.max(livesMs, LONGEST_BACK_OFF_MS))
 }
 
@@ -134,10 +372,7 @@ function onRecord<Reply>(
 
 function read(): Step<SessionRecord | null> {
   return onRecord<SessionRecord | null>(null, (record, { idleMs }) => {
-    const { tokens, gen, createdAt, seenAt, endsAt, flow, client } = record
-    const { doubts, leaseUntil, retryAt, replacedAt } = record
-    const facts = { tokens, gen, createdAt, seenAt, endsAt, flow, client, doubts, leaseUntil, retryAt }
-    return [record, { ...facts, replacedAt, idleEndsAt: idleEndsAt(record, idleMs) }]
+    return [record, { ...record, idleEndsAt: idleEndsAt(record, idleMs) }]
   })
 }
 
@@ -177,7 +412,7 @@ function beginRefresh(request: BeginRefreshRequest): Step<BeginRefreshResult> {
     // Longer than a lease: the clock has stepped back since.
     const waitMs = Math.min(record.leaseUntil - now, leaseMs)
     if (waitMs > 0) {
-      const clamped = { ...record, leaseUntil: now + waitMs }
+      const clamped = now + waitMs < record.leaseUntil ? { ...record, leaseUntil: now + waitMs } : record
       if (record.lease === '') return [clamped, { kind: 'paused', waitMs }]
       return [clamped, { kind: 'busy', waitMs, ageMs: now - leasedAt }]
     }
@@ -267,37 +502,25 @@ function end(request: EndRequest): Step<EndResult> {
   }
 }
 
-/** The members of `SessionStore` that are one step on one record. */
-export type RecordMember =
-  | 'create'
-  | 'confirm'
-  | 'read'
-  | 'readState'
-  | 'touch'
-  | 'end'
-  | 'readEnd'
-  | 'reseal'
-  | 'beginRefresh'
-  | 'renewLease'
-  | 'releaseLease'
-  | 'replaceTokens'
+/** The members of a store that are one step on one record. */
+export type RecordMember = keyof RecordStore | keyof RefreshStore
 
 /** Runs one step on what the store has of this session, and keeps the result. */
 export type RunStep = <Reply>(key: RecordKey, member: RecordMember, step: Step<Reply>) => Promise<Reply>
 
 /** Those members, over a store that runs steps. `wall`: the wall clock of the process. */
-export function recordMembers(run: RunStep, wall: () => number): Pick<SessionStore, RecordMember> {
+export function recordMembers(run: RunStep, wall: () => number): RecordStore & RefreshStore {
   return {
     create: (key, record, provisionalMs) =>
       run(key, 'create', create(record, { provisionalMs, wall: wall() })),
     confirm: (key) => run(key, 'confirm', confirm()),
     read: (key) => run(key, 'read', read()),
-    async readState(key) {
-      const record = await run(key, 'readState', read())
-      if (record === null) return null
-      const { gen, seenAt, idleEndsAt, endsAt } = record
-      return { gen, seenAt, idleEndsAt, endsAt }
-    },
+    readState: (key) =>
+      run(
+        key,
+        'readState',
+        onRecord<SessionState | null>(null, (record, { idleMs }) => [record, stateOf(record, idleMs)]),
+      ),
     touch: (key) => run(key, 'touch', touch()),
     end: (key, request = {}) => run(key, 'end', end(request)),
     readEnd: (key) =>

@@ -1,4 +1,5 @@
-import type { RecordKey, SessionStore } from './store.ts'
+import type { RecordKey } from './record.ts'
+import type { SessionStore } from './store.ts'
 
 interface Reports {
   /** This process has recorded activity of a session: earlier reads show an older state. */

@@ -9,7 +9,7 @@ import {
   neededAt,
   resetAfterMs,
 } from '../../../src/vault/refresh/rules.ts'
-import type { BeginRefreshResult } from '../../../src/vault/store/store.ts'
+import type { BeginRefreshResult } from '../../../src/vault/store/record.ts'
 import { TIMING, UNAVAILABLE } from './virtual-replicas.ts'
 
 const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }

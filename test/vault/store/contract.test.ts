@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import type { RecordKey } from '../../../src/vault/store/store.ts'
+import type { RecordKey } from '../../../src/vault/store/record.ts'
 import { startRedis } from '../../helpers/redis.ts'
 import {
   leaseRequest,

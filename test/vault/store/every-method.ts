@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import type { RecordKey, SessionStore } from '../../../src/vault/store/store.ts'
+import type { RecordKey } from '../../../src/vault/store/record.ts'
+import type { SessionStore } from '../../../src/vault/store/store.ts'
 import { newKey, newRecord } from './stores.ts'
 
 /** One call of each method that sends a command, by name. The record of `key` need not exist. */

@@ -1,16 +1,18 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { type RecordState, recordMembers, unexpired } from '../../../src/vault/store/record.ts'
 import {
   type BeginRefreshRequest,
   END_KEPT_MS,
   type EndRequest,
   type NewRecord,
   RECORD_SLACK_MS,
-} from '../../../src/vault/store/store.ts'
+  type RecordState,
+  recordMembers,
+  unexpired,
+} from '../../../src/vault/store/record.ts'
 import { IDLE_MS, leaseRequest, newRecord } from './stores.ts'
 
-// The rules that hold for the memory store and the simulation. record.test.ts compares the scripts of Redis with them.
+// The rules of a record, which every store runs.
 
 const LONG = 60_000
 const NOW = 1_800_000_000_000
@@ -411,8 +413,9 @@ t.test('a new session has these fields and no others, and its state has some of 
   t.strictSame(await session.readState(KEY), state)
   t.strictSame(await session.read(KEY), {
     ...state,
-    ...{ tokens: 'sealed-1', createdAt: NOW, flow: 'password', client: 'the app' },
-    ...{ doubts: 0, leaseUntil: 0, retryAt: 0, replacedAt: NOW },
+    ...{ tokens: 'sealed-1', createdAt: NOW, flow: 'password', client: 'the app', replacedAt: NOW },
+    ...{ doubts: 0, lease: '', leaseUntil: 0, leasedAt: 0, openUntil: 0, retryAt: 0, retrySetAt: 0 },
+    ...{ forcedAt: 0, forcedGen: 0, history: 'a', expireAt: NOW + IDLE_MS + RECORD_SLACK_MS },
   })
   const before = session.state()
   await session.create(KEY, newRecord(NOW, { tokens: 'other' }), 15_000)

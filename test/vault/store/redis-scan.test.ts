@@ -1,5 +1,6 @@
 import t from 'tap'
-import { type RecordKey, StoreUnavailable } from '../../../src/vault/store/store.ts'
+import type { RecordKey } from '../../../src/vault/store/record.ts'
+import { StoreUnavailable } from '../../../src/vault/store/store.ts'
 import { startRedis } from '../../helpers/redis.ts'
 import { startCluster } from '../../helpers/redis-groups.ts'
 import { until } from '../../helpers/wait.ts'

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import type { Commands } from '../../../src/vault/store/redis/commands.ts'
-import type { ScriptName } from '../../../src/vault/store/redis/scripts.ts'
+import type { ScriptArgument, ScriptName } from '../../../src/vault/store/redis/scripts.ts'
 
 /** What the scripts see of their server. */
 export interface SeenServer {
@@ -42,16 +42,23 @@ export function scriptsAt(client: Redis, seen: SeenServer): Commands {
     return text
   }
 
+  async function runScript(
+    name: ScriptName,
+    redisKeys: string | readonly string[],
+    ...args: ScriptArgument[]
+  ) {
+    const keys = typeof redisKeys === 'string' ? [redisKeys] : redisKeys
+    const { now, history } = seen
+    const all = [keys.length, ...keys, ...args, String(now), history]
+    return toText(await client.callBuffer('EVAL', textOf(name), ...all))
+  }
+
   return {
     client,
     send: (_command, _redisKey, work) => work(),
-    async script(name, redisKeys, ...args) {
-      const keys = typeof redisKeys === 'string' ? [redisKeys] : redisKeys
-      const { now, history } = seen
-      return toText(
-        await client.callBuffer('EVAL', textOf(name), keys.length, ...keys, ...args, String(now), history),
-      )
-    },
+    script: runScript,
+    runScript,
+    nodeOf: () => '',
   }
 }
 

@@ -4,14 +4,10 @@ import type { Test } from 'tap'
 import type { RedisTarget } from '../../../src/config/redis-url.ts'
 import { Secret } from '../../../src/secret.ts'
 import { createMemoryStore } from '../../../src/vault/store/memory/store.ts'
+import type { BeginRefreshRequest, NewRecord, RecordKey } from '../../../src/vault/store/record.ts'
 import { openRedis, type RedisClient } from '../../../src/vault/store/redis/connection.ts'
 import { createRedisStore, type RedisStoreOptions } from '../../../src/vault/store/redis/store.ts'
-import type {
-  BeginRefreshRequest,
-  NewRecord,
-  RecordKey,
-  SessionStore,
-} from '../../../src/vault/store/store.ts'
+import type { SessionStore } from '../../../src/vault/store/store.ts'
 import type { Teardown } from '../../helpers/child.ts'
 import { startRedis } from '../../helpers/redis.ts'
 import { startClusterOfOne } from '../../helpers/redis-groups.ts'

@@ -8,7 +8,6 @@ import { markdownTable, range, say, whole } from '../page.mjs'
 
 const IMPORTS = { name: 'imports', start: (services, options) => startPeer(services, 'imports', options) }
 const SETTLE_MS = 3_000
-const PACKED = 2_048
 
 export const rest = {
   candidates: [OURS, again(OURS), IMPORTS],
@@ -17,8 +16,7 @@ export const rest = {
   quick: { rounds: 1, seconds: 4, sessions: 2_000 },
 
   async measure(services, { candidates, sessions, ...options }) {
-    const packed = await bytesEach(services, sessions, PACKED)
-    const bytes = await bytesEach(services, sessions, 64)
+    const bytes = await bytesEach(services, sessions)
     // Idle without sessions too: the scan of all of them, every ten minutes, would be most of the commands.
     await services.store.client.flushall()
     // Code is compiled before the start, as in the image. An ended process leaves its compiled code behind.
@@ -37,15 +35,14 @@ export const rest = {
       figuresOf: (loads) => loads.at(-1),
       judgedBy: ['startMs'],
     })
-    return { table: tableOf({ sessions, bytes, packed, ...rows[0] }), noise }
+    return { table: tableOf({ sessions, bytes, ...rows[0] }), noise }
   },
 }
 
-/** Redis memory of each of so many sessions. Redis keeps a record in one allocation if no value of it is longer than `packed`. */
-async function bytesEach(services, sessions, packed) {
+/** Redis memory of each of so many sessions. */
+async function bytesEach(services, sessions) {
   const { client, usedBytes } = services.store
   await client.flushall()
-  await client.config('SET', 'hash-max-listpack-value', packed)
   const before = await usedBytes()
   say(`storing ${sessions} sessions`)
   const { ask, stop } = await startWorker(services)
@@ -78,11 +75,10 @@ async function watch(services, candidate, { seconds, env }) {
   return figures
 }
 
-function tableOf({ sessions, bytes, packed, figures, times }) {
+function tableOf({ sessions, bytes, figures, times }) {
   const start = `${whole(figures.startMs.middle)} ms; ${range(times.startMs, 2)} ×`
   const rows = [
-    [`Redis memory of each of ${whole(sessions)} sessions`, `${whole(bytes)} bytes`, '2,000'],
-    [`the same with \`hash-max-listpack-value ${PACKED}\``, `${whole(packed)} bytes`, ''],
+    [`Redis memory of each of ${whole(sessions)} sessions`, `${whole(bytes)} bytes`, '1,340'],
     ['start to `/readyz` 200; × a process that only imports the same five packages', start, '1.50 ×'],
     ['idle: resident size', `${range(figures.memory, 0)} MB`, '85 MB on Node 24'],
     ['idle: Redis commands a second', range(figures.commands, 1), 'below 1'],

@@ -60,7 +60,7 @@ const WORK = {
   async redis() {
     const { Redis } = await import('ioredis')
     const redis = new Redis({ port: Number(REDIS_PORT), enableAutoPipelining: true })
-    return (_reply, proceed) => redis.hmget('session', 'gen', 'seenAt', 'endsAt').then(proceed)
+    return (_reply, proceed) => redis.getrange('session', 0, 511).then(proceed)
   },
 
   async log() {

@@ -1,4 +1,5 @@
-import type { DueClaim, DueQueue, RecordKey } from '../store.ts'
+import type { RecordKey } from '../record.ts'
+import type { DueClaim, DueQueue } from '../store.ts'
 
 /** How often the clock of the queue is written down; a step back delays entries by no more. */
 const SEEN_EVERY_MS = 60_000

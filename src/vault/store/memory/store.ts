@@ -1,5 +1,6 @@
+import type { RecordKey } from '../record.ts'
 import { type RecordState, recordMembers, unexpired } from '../record.ts'
-import type { RecordKey, SessionStore } from '../store.ts'
+import type { SessionStore } from '../store.ts'
 import { createMemoryQueue } from './queue.ts'
 
 const KEYS_AT_ONCE = 1_000

@@ -1,6 +1,6 @@
 import { StoreUnavailable } from '../store.ts'
 import { inTime } from './command-timeout.ts'
-import type { RedisClient } from './connection.ts'
+import { nodeOf, type RedisClient } from './connection.ts'
 import type { CommandHealth } from './health.ts'
 import { defineScripts, type ScriptArgument, type ScriptName } from './scripts.ts'
 
@@ -16,21 +16,34 @@ export interface Commands {
   readonly client: RedisClient
   /**
    * Sends the commands of `work`, measured under the name `command`. `redisKey`: one of their keys; null for none. If its
-   * server takes no writes, that server has an incident.
+   * server takes no writes, that server has an incident. `withinMs`: at most the timeout of a command, the default.
    */
-  send<T>(command: string, redisKey: string | null, work: () => Promise<T>): Promise<T>
-  /** Runs a script on its Redis keys, all in one slot; the head of its file says what it returns. */
-  script(name: ScriptName, redisKeys: string | readonly string[], ...args: ScriptArgument[]): Promise<unknown>
+  send<T>(command: string, redisKey: string | null, work: () => Promise<T>, withinMs?: number): Promise<T>
+  /** Runs a script on its Redis key, measured under its name; the head of its file says what it returns. */
+  script(name: ScriptName, redisKey: string, ...args: ScriptArgument[]): Promise<unknown>
+  /** A script as `work` of `send`. Its Redis keys are all in one slot. */
+  runScript(
+    name: ScriptName,
+    redisKeys: string | readonly string[],
+    ...args: ScriptArgument[]
+  ): Promise<unknown>
+  /** The node of a Cluster that has this Redis key, as far as it is known; else ''. */
+  nodeOf(redisKey: string): string
 }
 
 export function createCommands({ client, health, observe }: CommandsOptions): Commands {
   const runScript = defineScripts(client)
 
-  async function send<T>(command: string, redisKey: string | null, work: () => Promise<T>): Promise<T> {
+  async function send<T>(
+    command: string,
+    redisKey: string | null,
+    work: () => Promise<T>,
+    withinMs?: number,
+  ): Promise<T> {
     const startedAt = performance.now()
     let ok = false
     try {
-      const reply = await inTime(work())
+      const reply = await inTime(work(), withinMs)
       ok = true
       health.noteSuccess()
       return reply
@@ -45,9 +58,8 @@ export function createCommands({ client, health, observe }: CommandsOptions): Co
   return {
     client,
     send,
-    script(name, redisKeys, ...args) {
-      const first = typeof redisKeys === 'string' ? redisKeys : redisKeys[0]!
-      return send(name, first, () => runScript(name, redisKeys, ...args))
-    },
+    script: (name, redisKey, ...args) => send(name, redisKey, () => runScript(name, redisKey, ...args)),
+    runScript,
+    nodeOf: (redisKey) => nodeOf(client, redisKey),
   }
 }

@@ -1,4 +1,4 @@
-import { CLOCK_TOLERANCE_MS } from '../store.ts'
+import { CLOCK_TOLERANCE_MS } from '../record.ts'
 import { inTime } from './command-timeout.ts'
 import { isErrorReply, mastersOf, type RedisClient, type RedisServer } from './connection.ts'
 import { createRedisKeys } from './keys.ts'
@@ -37,6 +37,8 @@ export function harmlessCommands(prefix: string): [command: string, ...args: str
   return [
     ['SET', key, '1', 'PX', '10000'],
     ['GET', key],
+    ['GETRANGE', key, '0', '0'],
+    ['SETRANGE', key, '0', '1'],
     ['EXISTS', key],
     ['INCR', key],
     ['PTTL', key],
@@ -44,8 +46,7 @@ export function harmlessCommands(prefix: string): [command: string, ...args: str
     ['PEXPIREAT', key, String(Date.now() + 10_000)],
     ['HSET', key, 'a', '1'],
     ['HGET', key, 'a'],
-    ['HMGET', key, 'a'],
-    ['HDEL', key, 'a'],
+    ['HGETALL', key],
     ['ZADD', key, 'XX', '0', 'a'],
     ['ZREM', key, 'a'],
     ['ZCOUNT', key, '0', '0'],

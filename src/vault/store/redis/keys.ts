@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
-import type { RecordKey } from '../store.ts'
+import type { RecordKey } from '../record.ts'
 
 /** Every Redis key that the store uses. */
 export interface RedisKeys {
-  /** A hash: the fields of a record. */
+  /** A text: the facts of a record, then its sealed tokens. A record of version 0.2 is a hash. */
   record(key: RecordKey): string
   /** A text: why and when a session ended. In the slot of the record: one script writes both. */
   end(key: RecordKey): string

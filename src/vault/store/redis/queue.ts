@@ -1,4 +1,5 @@
-import type { DueClaim, DueQueue, RecordKey } from '../store.ts'
+import type { RecordKey } from '../record.ts'
+import type { DueClaim, DueQueue } from '../store.ts'
 import type { Commands } from './commands.ts'
 
 /** The member of a session: its key in base64url, which takes 32 bytes less of Redis' memory than 64 hex digits. */

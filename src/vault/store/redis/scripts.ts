@@ -1,21 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { RedisClient } from './connection.ts'
 
-const NAMES = [
-  'begin-refresh',
-  'claim-due',
-  'claim-nonce',
-  'confirm-record',
-  'count-try',
-  'create-record',
-  'end-record',
-  'release-lease',
-  'renew-lease',
-  'replace-tokens',
-  'reseal-tokens',
-  'schedule',
-  'touch',
-] as const
+const NAMES = ['claim-due', 'claim-nonce', 'count-try', 'read', 'schedule', 'write', 'write-hash'] as const
 
 export type ScriptName = (typeof NAMES)[number]
 

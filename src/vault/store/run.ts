@@ -1,0 +1,124 @@
+import type { RecordKey, RecordMember, RecordState, RunStep, StoredRecord } from './record.ts'
+import { StoreUnavailable } from './store.ts'
+
+/** A record as one command has shown it. */
+export interface Shown {
+  /** null: there is none. */
+  readonly record: StoredRecord | null
+  /** Another one after each change of the record's facts; '' where there is none. */
+  readonly version: string
+  /** The server's clock then, epoch milliseconds. */
+  readonly now: number
+}
+
+/** What a step changes in a record that had this version when it was read. */
+export interface RecordChange {
+  readonly version: string
+  readonly before: StoredRecord | null
+  readonly after: RecordState
+  /** The replication id that the step has seen; null where it has not looked. */
+  readonly history: string | null
+}
+
+/** `changed`: the record has another version, so nothing was written. `moved`: the server has another replication id. */
+export type WriteReply =
+  | { kind: 'written'; version: string; now: number }
+  | { kind: 'changed' }
+  | { kind: 'moved'; history: string }
+
+/** The two commands that steps need of a server. `withinMs`: how long they may take. */
+export interface RecordCommands {
+  read(key: RecordKey, member: RecordMember, withinMs: number): Promise<Shown>
+  write(key: RecordKey, member: RecordMember, change: RecordChange, withinMs: number): Promise<WriteReply>
+  /** The replication id that the server of this record had last; '' if it is not known. */
+  historyOf(key: RecordKey): string
+}
+
+interface RunOptions {
+  /** The idle limit of sessions. */
+  idleMs: number
+  /** How long a step may take with all its commands. */
+  withinMs: number
+  monotonic: () => number
+}
+
+/** Records that this process has seen lately: a step on one of them is a single command. */
+const SHOWN_KEPT = 1_000
+const SHOWN_KEPT_MS = 60_000
+
+/**
+ * Runs steps over a server that can read a record, and write it if its facts are still those that were read. A step on a
+ * record that was just read or written begins with what that has shown. If the record has changed meanwhile, the step
+ * runs again on what a read shows now. The time that it sees is the server's, at most as late as it is.
+ */
+export function createRun(commands: RecordCommands, { idleMs, withinMs, monotonic }: RunOptions): RunStep {
+  const lately = new Map<RecordKey, Shown & { at: number }>()
+
+  function note(key: RecordKey, shown: Shown): void {
+    lately.delete(key)
+    if (shown.record === null) return
+    lately.set(key, { ...shown, at: monotonic() })
+    if (lately.size > SHOWN_KEPT) lately.delete(lately.keys().next().value!)
+  }
+
+  /** What was shown lately, with the time that it is now by the server's clock. */
+  function recall(key: RecordKey): Shown | null {
+    const shown = lately.get(key)
+    if (shown === undefined) return null
+    const age = monotonic() - shown.at
+    return age > SHOWN_KEPT_MS ? null : { ...shown, now: shown.now + Math.floor(age) }
+  }
+
+  return async function run(key, member, step) {
+    const until = monotonic() + withinMs
+    const left = (): number => {
+      const ms = until - monotonic()
+      // Sent now, it could run after its caller was told of the failure.
+      if (ms <= 0) throw new StoreUnavailable(new Error('no reply in time'))
+      return ms
+    }
+    const read = async (): Promise<Shown> => {
+      const shown = await commands.read(key, member, left())
+      note(key, shown)
+      return shown
+    }
+
+    const recalled = member === 'read' ? null : recall(key)
+    let isRead = recalled === null
+    let shown = recalled ?? (await read())
+    let history: string | null = null
+    for (;;) {
+      let looked: string | null = null
+      const { record, version, now } = shown
+      const before = { record, end: null }
+      const [after, reply] = step(before, {
+        now,
+        idleMs,
+        get history() {
+          looked = history ?? (record === null ? commands.historyOf(key) : record.history)
+          return looked
+        },
+      })
+      if (after.record === record) {
+        if (isRead)
+          return reply
+          // What was shown lately proves nothing by itself.
+        ;[shown, isRead] = [await read(), true]
+        continue
+      }
+      lately.delete(key)
+      const change = { version, before: record, after, history: looked }
+      const written = await commands.write(key, member, change, left())
+      switch (written.kind) {
+        case 'written':
+          note(key, { record: after.record, version: written.version, now: written.now })
+          return reply
+        case 'moved':
+          history = written.history
+          break
+        case 'changed':
+          ;[shown, isRead] = [await read(), true]
+      }
+    }
+  }
+}
