@@ -77,7 +77,9 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
 
   tracing?.traceRequests(server)
   const fallback =
-    config.static === null ? sendHomePage : await addStaticFiles(server, config.static, config.operations)
+    config.static === null
+      ? sendHomePage
+      : await addStaticFiles(server, { settings: config.static, operations: config.operations, log })
   await server.register(hooks, {
     secure,
     hasOperations: config.operations.length > 0,

@@ -117,6 +117,7 @@ t.test('the configuration holds the value of every variable', async (t) => {
     LOGIN_RATE_PER_MINUTE: '0',
     STATIC_DIR: `${dir}/site`,
     STATIC_CSP: 'img-src https://tiles.example',
+    STATIC_REFERRER_POLICY: 'strict-origin',
     STATIC_PERMISSIONS_POLICY: 'geolocation=(self)',
     ACCESS_LOG: 'off',
     LOG_LEVEL: 'silent',
@@ -173,6 +174,7 @@ t.test('the configuration holds the value of every variable', async (t) => {
     static: {
       dir: `${dir}/site`,
       csp: { 'img-src': ['https://tiles.example'] },
+      referrerPolicy: 'strict-origin',
       permissionsPolicy: 'geolocation=(self)',
     },
     accessLog: 'off',

@@ -191,6 +191,7 @@ function toStatic(dir: string, values: Values) {
     dir,
     /** Sources by directive, added to the default policy. */
     csp: values.STATIC_CSP ?? {},
+    referrerPolicy: values.STATIC_REFERRER_POLICY,
     /** null: the default. */
     permissionsPolicy: values.STATIC_PERMISSIONS_POLICY,
   } as const

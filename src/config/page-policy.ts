@@ -23,8 +23,8 @@ const HOST =
   /^([a-z][a-z0-9+.-]*:\/\/)?((\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(:(\d{1,5}|\*))?(\/[\w.~!$&()+*=:@%/-]*)?$/i
 
 /**
- * Sources by directive, to add to the default Content-Security-Policy. Refused: what would permit inline script or
- * eval, and directives that take no sources or decide about framing.
+ * Sources by directive, to add to the default Content-Security-Policy. Refused: what would permit any inline script or
+ * eval (a hash permits one known text), and directives that take no sources or decide about framing.
  */
 export const CSP_SOURCES: Kind<Readonly<Record<string, readonly string[]>>> = {
   accepts:
@@ -60,17 +60,26 @@ const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
   'style-src': ["'unsafe-inline'"],
 }
 
+/** Digits of base64 or base64url for 32, 48 and 64 bytes, as CSP Level 3 takes them. */
+const HASH = /^'(sha256-[\w+/-]{43}=?|sha384-[\w+/-]{64}|sha512-[\w+/-]{86}(==)?)'$/
+
 /** null: the source may be added. */
 function whyRefused(directive: string, source: string): string | null {
   if (source === "'self'" || KEYWORDS[directive]?.includes(source)) return null
+  if (/^'sha\d/.test(source)) {
+    if (directive === 'style-src')
+      return "must not have a hash in style-src: inline styles are permitted, and a hash would forbid all others (CSP Level 3: it switches 'unsafe-inline' off)"
+    if (directive !== 'script-src') return 'must have hashes in script-src alone'
+    return HASH.test(source) ? null : "must have whole hashes, as in 'sha256-' and 44 characters of base64"
+  }
   if (source.startsWith("'")) {
-    return "must not permit inline script or eval, and of the keywords takes only 'self', 'unsafe-inline' in style-src and 'wasm-unsafe-eval' in script-src"
+    return "must not permit inline script or eval, and of the keywords takes only 'self', 'unsafe-inline' in style-src, 'wasm-unsafe-eval' and hashes in script-src"
   }
   if (/^(self|none|(wasm-)?unsafe-[a-z-]+)$/.test(source)) return 'must have its keywords in single quotes'
   if (HOST.test(source)) return null
   // A scheme lets a page that was tricked into one script element run any text as script.
   if (directive === 'script-src') {
-    return 'must not permit inline script or eval, so script-src takes only hosts such as https://cdn.example'
+    return 'must not permit inline script or eval, so script-src takes only hosts such as https://cdn.example, and hashes'
   }
   if (source === '*' || SCHEME.test(source)) return null
   return 'must have sources such as https://tiles.example or blob:'

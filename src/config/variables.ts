@@ -222,6 +222,19 @@ export const TABLE = {
   ),
   STATIC_DIR: optional(PAGE_BUILD, 'build of the single-page app to serve'),
   STATIC_CSP: optional(CSP_SOURCES, "sources to add to the page's Content-Security-Policy"),
+  STATIC_REFERRER_POLICY: withDefault(
+    'same-origin',
+    oneOf(
+      'same-origin',
+      'no-referrer',
+      'origin',
+      'strict-origin',
+      'strict-origin-when-cross-origin',
+      'origin-when-cross-origin',
+      'no-referrer-when-downgrade',
+    ),
+    "the page's Referrer-Policy",
+  ),
   STATIC_PERMISSIONS_POLICY: optional(
     PERMISSIONS_POLICY,
     "replaces the page's Permissions-Policy (default: nothing is permitted)",

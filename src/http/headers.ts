@@ -100,14 +100,15 @@ const STATIC_POLICY: Readonly<Record<string, readonly string[]>> = {
 /** Headers of every static file. `csp`: sources to add to its policy; `permissionsPolicy`: replaces the default. */
 export function staticHeaders({
   csp,
+  referrerPolicy,
   permissionsPolicy,
-}: Pick<NonNullable<Config['static']>, 'csp' | 'permissionsPolicy'>): Readonly<Record<string, string>> {
+}: Omit<NonNullable<Config['static']>, 'dir'>): Readonly<Record<string, string>> {
   return {
     'content-security-policy': staticPolicy(csp),
     'cross-origin-opener-policy': 'same-origin',
     'cross-origin-resource-policy': 'same-origin',
     'permissions-policy': permissionsPolicy ?? UNUSED_FEATURES.map((feature) => `${feature}=()`).join(', '),
-    'referrer-policy': 'no-referrer',
+    'referrer-policy': referrerPolicy,
     'x-content-type-options': 'nosniff',
   }
 }

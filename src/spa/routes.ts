@@ -1,16 +1,24 @@
-import { realpath } from 'node:fs/promises'
-import { resolve } from 'node:path'
+import { readFile, realpath } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { START_PAGE } from '../config/kinds.ts'
 import { problem } from '../errors.ts'
 import { staticHeaders } from '../http/headers.ts'
 import { isNavigation, varyByNavigation } from '../http/navigation.ts'
+import type { Logger } from '../log.ts'
 import { decodedPath, isOwnPath, PATHS } from '../paths.ts'
 import { type Coding, preferredCodings } from './codings.ts'
 import { cacheControlFor, decodePath, findFile, type StaticFile } from './files.ts'
+import { blockedInline } from './inline-scripts.ts'
 
 const SUFFIX: Record<Exclude<Coding, 'identity'>, string> = { br: '.br', gzip: '.gz' }
+
+interface StaticOptions {
+  settings: NonNullable<Config['static']>
+  operations: Config['operations']
+  log: Logger
+}
 
 /**
  * Prepares the build in `dir` to be served and returns the handler for requests that no route takes. It answers
@@ -18,12 +26,9 @@ const SUFFIX: Record<Exclude<Coding, 'identity'>, string> = { br: '.br', gzip: '
  * `not_found` for our own paths and all else, and `method_not_allowed` for other methods on a file.
  * Rejects when the folder has no `index.html`.
  */
-export async function addStaticFiles(
-  server: FastifyInstance,
-  settings: NonNullable<Config['static']>,
-  operations: Config['operations'] = [],
-) {
+export async function addStaticFiles(server: FastifyInstance, { settings, operations, log }: StaticOptions) {
   const root = await findRoot(settings.dir)
+  await warnOfInlineScripts(root, settings.csp['script-src'] ?? [], log)
   const pageHeaders = staticHeaders(settings)
   // Most servers serve no files, and loading it takes a sixteenth of a start.
   const { default: fastifyStatic } = await import('@fastify/static')
@@ -93,6 +98,18 @@ async function findRoot(dir: string): Promise<string> {
     throw new Error(`The folder of static files has no ${START_PAGE}: ${dir}`)
   }
   return root
+}
+
+/** What the page's policy blocks shows only in the console of a browser, so the start says it. */
+async function warnOfInlineScripts(root: string, sources: readonly string[], log: Logger): Promise<void> {
+  const html = await readFile(join(root, START_PAGE), 'utf8')
+  for (const found of blockedInline(html, sources)) {
+    const text =
+      found.kind === 'script'
+        ? `${START_PAGE} has an inline script that browsers will block: put it into a file, or add script-src ${found.source} to STATIC_CSP`
+        : `${START_PAGE} has an inline ${found.attribute} that browsers will block: build the page without it (with Angular: inlineCritical false)`
+    log.warn({ event: 'page.script_blocked' }, text)
+  }
 }
 
 /** A range that cannot be served is ignored (RFC 9110 section 14.2): the response is the whole file. */

@@ -1,6 +1,7 @@
 import { EventEmitter, once } from 'node:events'
 import net from 'node:net'
 import t from 'tap'
+import { createLog } from '../../src/log.ts'
 import { addStaticFiles } from '../../src/spa/routes.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { withHooks } from './hooks-server.ts'
@@ -15,7 +16,10 @@ t.test('a browser that leaves before its file is read is client_gone, and no fau
     return await serveFile(request, reply)
   })
   const dir = t.testdir({ 'index.html': 'page' })
-  const serveFile = await addStaticFiles(server, { dir, csp: {}, permissionsPolicy: null })
+  const serveFile = await addStaticFiles(server, {
+    settings: { dir, csp: {}, referrerPolicy: 'same-origin', permissionsPolicy: null },
+    ...{ operations: [], log: createLog('silent') },
+  })
   server.addHook('onError', async (_request, _reply, error) => void events.emit('failed', error))
   const browser = net.connect(portOfUrl(await listen()), '127.0.0.1')
   // After CONNECT, Node does not tell the first request that its connection is lost.

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
@@ -6,6 +7,7 @@ import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from '
 import fastify from 'fastify'
 import t from 'tap'
 import { request } from 'undici'
+import { createLog } from '../../src/log.ts'
 import { cacheControlFor } from '../../src/spa/files.ts'
 import { addStaticFiles } from '../../src/spa/routes.ts'
 import { warningsOf } from '../config/environment.ts'
@@ -136,7 +138,7 @@ t.test('the form that the client prefers is sent, with its type and the headers 
       etag: /./,
       vary: /accept-encoding/i,
       'x-content-type-options': 'nosniff',
-      'referrer-policy': 'no-referrer',
+      'referrer-policy': 'same-origin',
       'cross-origin-opener-policy': 'same-origin',
       'cross-origin-resource-policy': 'same-origin',
       'permissions-policy': /camera=\(\)/,
@@ -217,7 +219,13 @@ t.test('a folder without a start page is refused at start', async (t) => {
   t.teardown(() => app.close())
   const folder = t.testdir({ 'other.html': '' })
   for (const dir of [folder, join(folder, 'missing')])
-    await t.rejects(addStaticFiles(app, { dir, csp: {}, permissionsPolicy: null }), /has no index\.html/)
+    await t.rejects(
+      addStaticFiles(app, {
+        settings: { dir, csp: {}, referrerPolicy: 'same-origin', permissionsPolicy: null },
+        ...{ operations: [], log: createLog('silent') },
+      }),
+      /has no index\.html/,
+    )
 })
 
 t.test('STATIC_CSP adds sources, and STATIC_PERMISSIONS_POLICY replaces the default', async (t) => {
@@ -226,6 +234,7 @@ t.test('STATIC_CSP adds sources, and STATIC_PERMISSIONS_POLICY replaces the defa
     STATIC_CSP:
       "img-src https://*.tiles.example selfservice.example; CONNECT-SRC wss://live.example:8443/feed 'self';worker-src blob:; frame-src https://maps.example; object-src 'self'; script-src https://cdn.example 'wasm-unsafe-eval';",
     STATIC_PERMISSIONS_POLICY: 'geolocation=(self "https://maps.example"), camera=()',
+    STATIC_REFERRER_POLICY: 'strict-origin-when-cross-origin',
   })
   for (const path of ['/', '/app.js']) {
     const { headers } = await get(bff, path)
@@ -243,11 +252,49 @@ t.test('STATIC_CSP adds sources, and STATIC_PERMISSIONS_POLICY replaces the defa
       "worker-src 'self' blob:",
       "frame-src 'self' https://maps.example",
     ])
+    t.equal(headers['referrer-policy'], 'strict-origin-when-cross-origin')
     t.equal(headers['permissions-policy'], 'geolocation=(self "https://maps.example"), camera=()')
   }
   const problem = await get(bff, '/flux/a')
   t.match(problem.headers['content-security-policy'], "default-src 'none'", 'the API keeps its own policy')
 })
+
+t.test(
+  'each inline script that the policy blocks is one warning with the hash that permits it',
+  async (t) => {
+    const [inline, other] = ['\r\nstart()\r\n', 'other()']
+    const hash = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
+    const started = hash('\nstart()\n')
+    const folder = t.testdir({
+      'index.html': `<!doctype html><!-- <script>gone()</script> --><script>${inline}</script>
+      <script type="module" data-a="1">${other}</script><script>${other}</script>
+      <script type="application/json">{"data":1}</script><script src="/a.js"></script>
+      <link rel="stylesheet" href="/a.css" media="print" onload="this.media='all'"><script></script>`,
+    })
+    const sandbox = await startSandbox(t)
+    const warnings = async (STATIC_CSP: string) => {
+      const bff = await startBff(t, sandbox, { STATIC_DIR: folder, STATIC_CSP })
+      const lines = bff.log().match(/"msg":"index\.html has [^"]*/g) ?? []
+      return { bff, lines }
+    }
+    const { lines } = await warnings('img-src https:')
+    t.equal(lines.length, 3)
+    t.match(
+      lines[0],
+      `inline script that browsers will block: put it into a file, or add script-src ${started} to STATIC_CSP`,
+    )
+    t.match(lines[1], hash(other))
+    t.match(lines[2], 'inline onload that browsers will block')
+    const permitted = await warnings(
+      `script-src ${started} ${hash(other).replaceAll('+', '-').replaceAll('/', '_')}`,
+    )
+    t.equal(permitted.lines.length, 1, 'a hash in base64 or base64url permits its text')
+    t.match(
+      (await get(permitted.bff, '/')).headers['content-security-policy'],
+      `script-src 'self' ${started}`,
+    )
+  },
+)
 
 t.test('the settings of the page warn where no page is served', async (t) => {
   t.strictSame(warningsOf({ STATIC_CSP: 'img-src https:', STATIC_PERMISSIONS_POLICY: 'fullscreen=*' }), [
