@@ -96,7 +96,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       return key === undefined ? null : inLog(key)
     },
   })
-  await server.register(openApi, { publicUrl, sessionCookie: cookies.sessionName })
+  await server.register(openApi, { sessionCookie: cookies.sessionName })
   await server.register(browserClient)
   const identity = config.identity === null ? null : createIdentify(config.identity, config)
   if (identity !== null) closeLater(identity.close)

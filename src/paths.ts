@@ -66,7 +66,13 @@ function firstSegment(path: string): string | undefined {
 }
 
 /** An account code, as a path segment of the resource server. */
-export const WAC = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,64}$/
+export const WAC = segmentOf(64)
 
 /** The id of a flux or another resource. `.` and `..` would be steps in the path of the resource server. */
-export const ID = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,128}$/
+export const ID = segmentOf(128)
+
+/** One to `max` unreserved characters (RFC 3986), but neither `.` nor `..`. Without lookahead: Go's patterns have none. */
+function segmentOf(max: number): RegExp {
+  const [any, notDot] = ['[A-Za-z0-9_.~-]', '[A-Za-z0-9_~-]']
+  return new RegExp(`^(${notDot}${any}?|\\.${notDot}|${any}{3,${max}})$`)
+}

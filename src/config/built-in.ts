@@ -23,7 +23,7 @@ export const SITE_UPDATE = {
   description: 'What the platform does with a member that is absent is not documented: send all of them.',
   additionalProperties: false,
   properties: {
-    wType: { const: 'UpdateSite' },
+    wType: { type: 'string', enum: ['UpdateSite'] },
     siteID: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
     wac: { type: 'string', pattern: WAC.source },
     name: { type: ['string', 'null'] },

@@ -92,7 +92,13 @@ export function isReservedInQueries(name: string): boolean {
   return RESERVED_IN_QUERIES.has(sameName(name)) || METHOD_OVERRIDES.has(name.trim().toLowerCase())
 }
 
-const AJV_OPTIONS = { strict: true, strictRequired: false, allowUnionTypes: true, logger: false } as const
+const AJV_OPTIONS = {
+  strict: true,
+  strictRequired: false,
+  allowUnionTypes: true,
+  verbose: true,
+  logger: false,
+} as const
 
 /** Compiles the schema of a body. Throws what Ajv finds wrong with it. */
 export function compileBodySchema(schema: object): ValidateFunction {

@@ -15,7 +15,7 @@ const PROBLEM = {
     title: { type: 'string' },
     status: { type: 'integer' },
     detail: { type: 'string' },
-    code: { enum: PROBLEM_CODES, description: 'Stable; what a program should look at.' },
+    code: { type: 'string', enum: PROBLEM_CODES, description: 'Stable; what a program should look at.' },
     requestId: { type: 'string' },
     loginUrl: { type: 'string', description: 'Where to navigate to sign in.' },
     reason: { $ref: 'EndReason#' },
@@ -35,8 +35,8 @@ const HEADERS = {
  * Serves `/openapi.json`: the schemas of the routes of all plugins that are registered from now on, as an OpenAPI 3.1
  * document of what browsers may call with this configuration. `sessionCookie` is the name of that cookie.
  */
-export const openApi = fastifyPlugin<{ publicUrl: string; sessionCookie: string }>(
-  async (server, { publicUrl, sessionCookie }) => {
+export const openApi = fastifyPlugin<{ sessionCookie: string }>(
+  async (server, { sessionCookie }) => {
     // Imported late, so that it is a chunk of its own: in that of the forwarded calls it costs each of them 4 % (Node 20).
     const { default: fastifySwagger } = await import('@fastify/swagger')
     await server.register(fastifySwagger, {
@@ -49,7 +49,6 @@ export const openApi = fastifyPlugin<{ publicUrl: string; sessionCookie: string 
           description:
             'Sign-in, session and calls to the data platform for a single-page app on the same origin. The session cookie is the only credential; no response holds a token.',
         },
-        servers: [{ url: publicUrl }],
         security: [{ session: [] }],
         tags: [
           { name: 'session', description: 'Sign-in, session and sign-out.' },
@@ -63,8 +62,12 @@ export const openApi = fastifyPlugin<{ publicUrl: string; sessionCookie: string 
       convertConstToEnum: false,
       refResolver: { buildLocalReference: ({ $id }) => String($id) },
       transform: ({ schema, url }) => ({ schema: withOtherProblems(schema), url }),
-      transformObject: (document) =>
-        withHeads((document as { openapiObject: Pick<OpenAPIV3_1.Document, 'paths'> }).openapiObject),
+      // No `servers`: a generated client calls the origin of its page, not the address that a developer generated it from.
+      transformObject: (document) => {
+        const { openapiObject } = document as { openapiObject: OpenAPIV3_1.Document }
+        withSharedHeaders(openapiObject)
+        return withHeads(openapiObject)
+      },
     })
     server.addSchema(PROBLEM)
 
@@ -104,6 +107,26 @@ function withOtherProblems(schema: FastifySchema): FastifySchema {
   return { ...schema, response }
 }
 
+/** The name of the one parameter that stands for any others. */
+export const FREE_PARAMETERS = 'parameters'
+
+/** Parameters in headers are the same for all operations, so each is described once. */
+function withSharedHeaders({ paths = {}, components = {} }: OpenAPIV3_1.Document): void {
+  const shared: Record<string, OpenAPIV3_1.ParameterObject> = {}
+  for (const operation of Object.values(paths).flatMap((item) => Object.values(item ?? {}))) {
+    const { parameters } = operation as OpenAPIV3_1.OperationObject
+    for (const [at, parameter] of parameters?.entries() ?? []) {
+      if ('$ref' in parameter) continue
+      // Each member is a parameter of its own. That is the default, which not every generator follows.
+      if (parameter.name === FREE_PARAMETERS) Object.assign(parameter, { style: 'form', explode: true })
+      if (parameter.in !== 'header') continue
+      shared[parameter.name] = parameter
+      parameters![at] = { $ref: `#/components/parameters/${parameter.name}` }
+    }
+  }
+  components.parameters = shared
+}
+
 /** Each HEAD is its GET, with responses without their bodies. */
 function withHeads(document: Pick<OpenAPIV3_1.Document, 'paths'>): object {
   for (const item of Object.values(document.paths ?? {})) {
@@ -126,19 +149,40 @@ function withHeads(document: Pick<OpenAPIV3_1.Document, 'paths'>): object {
 /** Description of the errors that an operation shares with all others. */
 export const OTHER_ERROR = 'any other error: not_found, method_not_allowed, internal_error, …'
 
-/** Parameters of a path or a query by their names, each with its schema. The handlers check them, before the body is read. */
+/**
+ * Parameters of a path or a query by their names, each with its schema and an example in `examples`. The handlers check
+ * them, before the body is read.
+ */
 export const parameters = (properties: Readonly<Record<string, object>>) => ({ type: 'object', properties })
 
+// Without examples: tools would fill them in, and read the first bytes of a Flux alone.
+const REQUEST_HEADERS = {
+  'If-None-Match': { type: 'string', description: 'The `ETag` of an earlier response.' },
+  'If-Modified-Since': { type: 'string', description: 'The `Last-Modified` of an earlier response.' },
+  Range: { type: 'string', description: 'Bytes to read, as in `bytes=0-499`.' },
+  'X-Activity': {
+    type: 'string',
+    enum: ['none'],
+    description: 'The call is of a timer, and does not extend the session.',
+  },
+  // One word in an `enum`: openapi-python-client leaves out operations whose header has a `const`.
+  'X-CSRF': {
+    type: 'string',
+    enum: ['1'],
+    description:
+      'Required if the request has neither `Sec-Fetch-Site` nor `Origin`: programs send neither, nor do GETs of browsers over http except to localhost.',
+  },
+}
+
 /** Headers of requests for operations that refuse those of other origins, and `more`. */
-export const requestHeaders = (...more: string[]) =>
-  parameters({
-    ...Object.fromEntries(more.map((name) => [name, { type: 'string' }])),
-    'X-CSRF': {
-      const: '1',
-      description:
-        'Required if the request has neither `Sec-Fetch-Site` nor `Origin`: programs send neither, nor do GETs of browsers over http except to localhost.',
-    },
-  })
+export const requestHeaders = (...more: (keyof typeof REQUEST_HEADERS)[]) =>
+  parameters(Object.fromEntries([...more, 'X-CSRF' as const].map((name) => [name, REQUEST_HEADERS[name]])))
+
+/** Headers of requests that are forwarded. `isRead`: by GET. */
+export const forwardHeaders = (isRead: boolean) =>
+  isRead
+    ? requestHeaders('If-None-Match', 'If-Modified-Since', 'Range', 'X-Activity')
+    : requestHeaders('X-Activity')
 
 /** The `headers` of a response, by their names. */
 export function headersNamed(...names: (keyof typeof HEADERS)[]) {
@@ -175,10 +219,14 @@ export const problemResponse = (description: string) => ({
   content: { 'application/problem+json': { schema: { $ref: 'Problem#' } } },
 })
 
-/** An error response that a navigation gets as a page. */
+/**
+ * An error response that a navigation gets as a page. The schema of the page has no type, but a property: so code that
+ * reads the `code` of an error compiles in clients that join the types of all contents.
+ */
 export function problemOrPage(description: string) {
   const response = problemResponse(description)
-  return { ...response, content: { ...response.content, ...PAGE } }
+  const page = { 'text/html': { schema: { description: 'For a navigation.', properties: { code: {} } } } }
+  return { ...response, content: { ...response.content, ...page } }
 }
 
 function extraHeadersOf(description: string): ('Retry-After' | 'WWW-Authenticate')[] {

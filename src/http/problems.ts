@@ -51,6 +51,7 @@ interface ValidationError {
   instancePath: string
   message?: string
   params: Record<string, unknown>
+  parentSchema?: { type?: string | string[] }
 }
 
 /** Any error as a problem of the table. An unexpected one is `internal_error`, with its cause for the log. */
@@ -66,7 +67,7 @@ export function toProblem(error: unknown): Problem {
 }
 
 /** Names the member, as every 400 does. */
-function validationDetail({ keyword, instancePath, message, params }: ValidationError): string {
+function validationDetail({ keyword, instancePath, message, params, parentSchema }: ValidationError): string {
   if (keyword === 'additionalProperties') {
     return `The member ${String(params.additionalProperty).slice(0, 64)} is not known.`
   }
@@ -76,6 +77,10 @@ function validationDetail({ keyword, instancePath, message, params }: Validation
   if (member === '') return `The body ${message ?? 'is not valid'}.`
   if (keyword === 'type')
     return `The member ${member} must be ${String(params.type).replaceAll(',', ' or ')}.`
+  if (keyword === 'maxLength' && params.limit === 0) {
+    const kinds = [parentSchema?.type ?? []].flat().filter((kind) => kind !== 'string')
+    return `The member ${member} must be ${[...kinds, 'empty'].join(', ').replace(/, (?=\w+$)/, ' or ')}.`
+  }
   if (keyword === 'const') return `The member ${member} must be ${JSON.stringify(params.allowedValue)}.`
   return `The member ${member} ${message ?? 'is not valid'}.`
 }

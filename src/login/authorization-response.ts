@@ -15,7 +15,9 @@ export interface AuthorizationResponse {
 const NONCE = /^[A-Za-z0-9_-]{43}$/
 
 /** The nonce as a parameter of a path. */
-export const NONCE_PARAMETER = parameters({ nonce: { type: 'string', pattern: NONCE.source } })
+export const NONCE_PARAMETER = parameters({
+  nonce: { type: 'string', pattern: NONCE.source, examples: ['a'.repeat(43)] },
+})
 
 export const NOT_YOURS = 'This sign-in was not started in this browser, is too old, or has been used.'
 export const CODE_OR_ERROR = 'Exactly one of the parameters code and error is expected.'

@@ -116,7 +116,12 @@ export function callbackSchema({ flows, redirect }: Config['oauth']) {
     summary: 'Where the authorization server sends the browser back to',
     security: [],
     ...(redirect === 'per-login' ? { params: NONCE_PARAMETER } : {}),
-    querystring: parameters({ code: text, error: text, state: text, iss: text }),
+    querystring: parameters({
+      code: { ...text, examples: ['abc'] },
+      error: { ...text, examples: ['access_denied'] },
+      state: { ...text, examples: ['abc'] },
+      iss: { ...text, examples: ['https://platform.example'] },
+    }),
     response: {
       ...(flows.has('token')
         ? { 200: pageResponse('A page that hands the fragment to this server (token flow).') }

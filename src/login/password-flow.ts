@@ -22,6 +22,7 @@ const PASSWORD_SCHEMA = {
   additionalProperties: false,
   required: ['username', 'password'],
   properties: { username: TEXT, password: { ...TEXT, writeOnly: true } },
+  examples: [{ username: 'alice', password: 'wonderland' }],
 } as const
 
 type PasswordBody = Record<keyof (typeof PASSWORD_SCHEMA)['properties'], string>

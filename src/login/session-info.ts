@@ -103,8 +103,8 @@ function renewCookies(request: FastifyRequest, reply: FastifyReply, cookies: Ses
 const INSTANT = { type: 'string', format: 'date-time' }
 
 const FACTS = {
-  authenticated: { const: true },
-  flow: { enum: SESSION_FLOWS },
+  authenticated: { type: 'boolean', enum: [true] },
+  flow: { type: 'string', enum: SESSION_FLOWS },
   createdAt: INSTANT,
   idleExpiresAt: INSTANT,
   expiresAt: INSTANT,
@@ -154,13 +154,13 @@ export const STAY_SCHEMA = {
 export const SHARED_SCHEMAS = [
   { $id: 'Session', oneOf: [{ $ref: 'SignedInSession#' }, { $ref: 'NoSession#' }] },
   { $id: 'SignedInSession', type: 'object', required: Object.keys(FACTS), properties: FACTS },
-  { $id: 'EndReason', enum: END_REASONS, description: 'Why a session ended.' },
+  { $id: 'EndReason', type: 'string', enum: END_REASONS, description: 'Why a session ended.' },
   {
     $id: 'NoSession',
     type: 'object',
     required: ['authenticated', 'loginUrl'],
     properties: {
-      authenticated: { const: false },
+      authenticated: { type: 'boolean', enum: [false] },
       loginUrl: { type: 'string' },
       ended: {
         type: 'object',

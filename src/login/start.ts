@@ -95,8 +95,17 @@ export function startSchema(flows: Flows) {
     summary: 'Navigate here to sign in',
     security: [],
     querystring: parameters({
-      returnTo: { type: 'string', default: '/', description: 'A path of this site.' },
-      ...(permitted.length > 1 ? { flow: { type: 'string', enum: permitted } } : {}),
+      returnTo: {
+        type: 'string',
+        maxLength: 512,
+        pattern: '^/',
+        default: '/',
+        description: 'A path of this site.',
+        examples: ['/'],
+      },
+      ...(permitted.length > 1
+        ? { flow: { type: 'string', enum: permitted, examples: [permitted[0]] } }
+        : {}),
     }),
     response: {
       200: pageResponse('A page with a button, where another site has sent the browser here.'),

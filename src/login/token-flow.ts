@@ -38,6 +38,7 @@ const FRAGMENT_SCHEMA = {
     state: TEXT,
     iss: TEXT,
   },
+  examples: [{ error: 'access_denied' }],
 } as const
 
 type FragmentMember = keyof (typeof FRAGMENT_SCHEMA)['properties']

@@ -32,7 +32,8 @@ export function namedFormat(value: string, formats: readonly Format[]): Format {
 /**
  * The best of `formats` for the `Accept` header (RFC 9110 section 12.5.1). Throws `not_acceptable` if it accepts none. A
  * header that names HTML comes from the address bar, so every format is acceptable, as without the header. Then
- * `Content-Type` names the format (service document, section 4.2).
+ * `Content-Type` names the format (service document, section 4.2). An `Accept` of JSON does not refuse an operation that
+ * has none.
  */
 export function acceptedFormat(
   { accept, 'content-type': contentType }: IncomingHttpHeaders,
@@ -49,6 +50,9 @@ export function acceptedFormat(
     const q = formats.includes(format) ? quality(type, ranges) : 0
     if (q > 0 && (best === null || q > best.q)) best = { format, q }
   }
+  // Clients that are generated name JSON in each request, whatever the operation responds with.
+  if (best === null && !formats.includes('JSON') && ranges.some(({ type }) => type === 'application/json'))
+    return typedFormat(contentType, formats)
   if (best === null) throw problem('not_acceptable', `This comes as ${inWords(formats)}.`)
   return best.format
 }

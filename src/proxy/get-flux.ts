@@ -2,12 +2,18 @@ import type { FastifyRequest } from 'fastify'
 import { GET_FLUX } from '../config/built-in.ts'
 import { isReservedInQueries, sameName } from '../config/operation.ts'
 import { problem } from '../errors.ts'
-import { headersNamed, parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
+import { FREE_PARAMETERS, forwardHeaders, headersNamed, parameters, problemOrPage } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
 import { ID, PATHS } from '../paths.ts'
 import { MEDIA_TYPE } from './formats.ts'
 import { compileOperation, type Query, queryWithFormat, type RoutedOperation } from './operation.ts'
-import { type AccountRules, FORWARD_PROBLEMS, forwardProblem, WAC_SCHEMA } from './outgoing-request.ts'
+import {
+  type AccountRules,
+  ANY_TYPE,
+  FORWARD_PROBLEMS,
+  forwardProblem,
+  WAC_SCHEMA,
+} from './outgoing-request.ts'
 
 /** GetFlux, with or without the account in the path. `isSessionOptional`: the application reads without a session. */
 export function getFlux(accounts: AccountRules, isSessionOptional: boolean): RoutedOperation {
@@ -47,7 +53,7 @@ function routesOf(isSessionOptional: boolean): RoutedOperation['routes'] {
         { schema: type === 'application/json' ? { $ref: 'Flux#' } : { type: 'string' } },
       ]),
     ),
-    '*/*': { schema: { type: 'string', description: 'Another type that the resource server chose.' } },
+    ...ANY_TYPE,
   }
   const headers = headersNamed('ETag', 'Last-Modified')
   const common = {
@@ -58,15 +64,18 @@ function routesOf(isSessionOptional: boolean): RoutedOperation['routes'] {
         type: 'string',
         enum: Object.keys(MEDIA_TYPE),
         description: 'In any case. Default: by `Accept`, else by `Content-Type`, else JSON.',
+        examples: ['JSON'],
       },
-      parameters: {
+      [FREE_PARAMETERS]: {
         type: 'object',
         additionalProperties: { type: ['string', 'number', 'boolean'] },
+        // Tools would fill in `additionalProp1`.
+        examples: [{}],
         description:
-          'Any other parameter, passed on under its own name, but for those that would name an account or a token, wrap the response, or change the method.',
+          'Any other parameter, as in `values=3&from=a`: passed on under its own name, but for those that would name an account or a token, wrap the response, or change the method. No name has a control character.',
       },
     }),
-    headers: requestHeaders('If-None-Match', 'If-Modified-Since', 'Range'),
+    headers: forwardHeaders(true),
     response: {
       200: { description: 'The response of the resource server, byte for byte.', headers, content },
       206: { description: 'The range that was asked for.', headers, content },
@@ -81,7 +90,7 @@ function routesOf(isSessionOptional: boolean): RoutedOperation['routes'] {
     },
     ...(isSessionOptional ? { security: [{ session: [] }, {}] } : {}),
   }
-  const fluxId = { type: 'string', pattern: ID.source }
+  const fluxId = { type: 'string', pattern: ID.source, examples: ['temperature'] }
   return [
     {
       method: 'GET',

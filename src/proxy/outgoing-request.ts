@@ -120,14 +120,20 @@ function decode(text: string, parameter: string): string {
 }
 
 /** Schema of an account code in a path. */
-export const WAC_SCHEMA = { type: 'string', pattern: WAC.source }
+export const WAC_SCHEMA = { type: 'string', pattern: WAC.source, examples: ['DEMO'] }
 
-/** What `forwardProblem` refers to: the resource server's own errors are relayed as they are. */
+/**
+ * What `forwardProblem` refers to: the resource server's own errors are relayed as they are. Without a type it is anything;
+ * with the property, code that reads the `code` of an error compiles in clients that join the types of all errors.
+ */
 export const PLATFORM_ERROR = {
   $id: 'PlatformError',
-  type: ['object', 'array', 'string', 'number', 'boolean', 'null'],
   description: 'An error of the resource server, byte for byte. Its document does not show the shape.',
+  properties: { code: {} },
 }
+
+/** A response of a type that no declaration names. */
+export const ANY_TYPE = { '*/*': { schema: { description: 'Another type that the resource server chose.' } } }
 
 /** A problem of a forwarded operation, or the resource server's own response with the same status. */
 export function forwardProblem(description: string) {
@@ -137,9 +143,7 @@ export function forwardProblem(description: string) {
     content: {
       ...response.content,
       'application/json': { schema: { $ref: 'PlatformError#' } },
-      '*/*': {
-        schema: { type: 'string', description: 'An error of the resource server in another format.' },
-      },
+      '*/*': { schema: { $ref: 'PlatformError#' } },
     },
   }
 }

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { SITE_UPDATE, SITE_UPDATE_WITH_TARGET, UPDATE_SITE, UPDATE_SITE_IN_BODY } from '../config/built-in.ts'
 import { problem } from '../errors.ts'
-import { parameters, requestHeaders } from '../http/openapi.ts'
+import { forwardHeaders, parameters } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
 import { PATHS } from '../paths.ts'
 import { compileOperation, type Params, type Query, type RoutedOperation } from './operation.ts'
@@ -21,13 +21,13 @@ export function updateSite(accounts: AccountRules): RoutedOperation[] {
   return [
     {
       routes: ROUTES,
-      schemas: [SITE, { $id: 'SiteUpdate', ...SITE_UPDATE }],
+      schemas: [SITE, documented('SiteUpdate', SITE_UPDATE)],
       takesBody: true,
       read: compileOperation(UPDATE_SITE, accounts, { readParams, readQuery }),
     },
     {
       routes: ROUTES_IN_BODY,
-      schemas: [{ $id: 'SiteUpdateWithTarget', ...SITE_UPDATE_WITH_TARGET }],
+      schemas: [documented('SiteUpdateWithTarget', SITE_UPDATE_WITH_TARGET, { siteID: 42 })],
       takesBody: true,
       read(request) {
         const outgoing = readInBody(request)
@@ -73,6 +73,31 @@ function readCallback(value: string): string {
   )
 }
 
+/** The schema of a body with what is checked beside it, and an example. */
+function documented($id: string, schema: typeof SITE_UPDATE, target: object = {}): object {
+  const { wType, siteID, wac, parentInfrastructureID, ...texts } = schema.properties
+  return {
+    $id,
+    ...schema,
+    properties: {
+      wType,
+      siteID: { ...siteID, format: 'int64', description: 'If the path names the Site: the same one.' },
+      wac: {
+        ...wac,
+        description: 'If the path names the account: the same one. Default: that of the server.',
+      },
+      ...texts,
+      parentInfrastructureID: { ...parentInfrastructureID, format: 'int64' },
+    },
+    examples: [
+      {
+        ...target,
+        ...{ name: 'Plant', description: 'Laboratory', code: 'LAB-42', parentInfrastructureID: null },
+      },
+    ],
+  }
+}
+
 const SEVEN_DIGITS = {
   type: 'string',
   description: 'UTC in ISO 8601, with seven digits of a second, which `Date` does not keep.',
@@ -84,12 +109,16 @@ const SITE = {
   type: 'object',
   required: ['wType', 'id', 'name', 'description', 'code', 'creationDate', 'updateDate', 'picture'],
   properties: {
-    wType: { const: 'Site' },
-    id: { type: 'integer' },
+    wType: { type: 'string', enum: ['Site'] },
+    id: { type: 'integer', format: 'int64' },
     name: { type: 'string' },
     description: { type: 'string' },
     code: { type: 'string' },
-    parentInfrastructureID: { type: ['integer', 'null'], description: 'null or absent: no parent.' },
+    parentInfrastructureID: {
+      type: ['integer', 'null'],
+      format: 'int64',
+      description: 'null or absent: no parent.',
+    },
     creationDate: SEVEN_DIGITS,
     updateDate: SEVEN_DIGITS,
     picture: { type: 'string', description: '32 hexadecimal digits.' },
@@ -100,23 +129,23 @@ const COMMON_SCHEMA = {
   tags: ['platform'],
   summary: 'UpdateSite',
   querystring: parameters({
-    format: { type: 'string', enum: ['json'] },
+    format: { type: 'string', enum: ['json'], examples: ['json'] },
     callback: {
       type: 'string',
       maxLength: 64,
       pattern: CALLBACK_NAME.source,
       description: 'Wraps the response as JSONP.',
+      examples: ['receive'],
     },
   }),
-  headers: requestHeaders(),
+  headers: forwardHeaders(false),
   response: {
     200: {
       description:
         'The updated Site, byte for byte; with `callback` as a script that calls the function with it.',
       content: {
         'application/json': { schema: { $ref: 'Site#' } },
-        // With `callback`: a script that calls the function with the Site.
-        'text/javascript': { schema: { $ref: 'Site#' } },
+        'text/javascript': { schema: { type: 'string', description: 'With `callback`.' } },
       },
     },
     413: forwardProblem('payload_too_large'),
@@ -125,7 +154,7 @@ const COMMON_SCHEMA = {
   },
 }
 
-const siteId = { type: 'string', pattern: '^[0-9]{1,16}(\\.json)?$' }
+const siteId = { type: 'string', pattern: '^[0-9]{1,16}(\\.json)?$', examples: ['42'] }
 const ofPath = { ...COMMON_SCHEMA, body: { $ref: 'SiteUpdate#' } }
 const inBody = { ...COMMON_SCHEMA, body: { $ref: 'SiteUpdateWithTarget#' } }
 

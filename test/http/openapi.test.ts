@@ -50,3 +50,69 @@ t.test('OpenAPI has the version, and makes the session optional where the applic
   t.equal(info.version, VERSION)
   t.strictSame(paths['/flux/{fluxId}']?.get?.security, [{ session: [] }, {}])
 })
+
+const DECLARED = JSON.stringify({
+  operations: {
+    ReadPoints: {
+      ...{
+        method: 'GET',
+        path: '/{wac}/Point/{pointId}',
+        parameters: { pointId: 'integer' },
+        formats: ['CSV'],
+      },
+      query: { from: 'integer', take: { integer: [1, 9] }, scale: 'number', all: 'boolean', search: 'text' },
+    },
+    SetPoint: {
+      ...{
+        method: 'POST',
+        path: '/{wac}/Point/{kind}/{id}',
+        parameters: { kind: { enum: ['a'] }, id: 'id' },
+      },
+      body: {
+        schema: { type: 'object', properties: { value: { type: 'number' } }, examples: [{ value: 1 }] },
+      },
+    },
+  },
+})
+
+t.test('generators of clients can use the OpenAPI document', async (t) => {
+  const OPERATIONS_FILE = `${t.testdir({ 'operations.json': DECLARED })}/operations.json`
+  const { bff } = await shared({ OPERATIONS_FILE, OAUTH_FLOWS: 'code,token,password' })
+  const { text } = await bff.browser().fetch('/openapi.json')
+  for (const [words, why] of [
+    ['"2XX"', 'a range of statuses, which half of them cannot read'],
+    ['"const"', 'openapi-python-client leaves out the operation'],
+    ['(?!', 'no pattern of Go has a lookahead'],
+    ['"servers"', 'a page would call the address of its developer'],
+    [bff.publicUrl, 'the same'],
+  ] as const)
+    t.notMatch(text, words, why)
+  const { paths, components } = JSON.parse(text)
+  t.strictSame(components.parameters['X-CSRF'].schema, { type: 'string', enum: ['1'] })
+  for (const [path, item] of Object.entries<Record<string, Described>>(paths))
+    for (const [method, { parameters = [], requestBody, responses }] of Object.entries(item)) {
+      const what = `${method} ${path}`
+      for (const { $ref, name, example } of parameters)
+        t.ok($ref !== undefined || example !== undefined, `${what}: an example of ${name}`)
+      const schema = requestBody?.content['application/json'].schema.$ref.split('/').at(-1)
+      if (schema !== undefined) t.ok(components.schemas[schema].examples, `${what}: an example of ${schema}`)
+      for (const status of Object.keys(responses)) t.match(status, /^([1-5]\d\d|default)$/, what)
+    }
+  const of = (path: string, method: string) => paths[path][method]
+  t.strictSame(Object.keys(of('/data/{wac}/Point/{kind}/{id}', 'post').responses).slice(0, 4), [
+    ...['200', '201', '202', '204'],
+  ])
+  const free = of('/flux/{fluxId}', 'get').parameters.find(({ name }: Described) => name === 'parameters')
+  t.match(free, { style: 'form', explode: true, example: {} })
+  const { content } = of('/site/{siteId}', 'put').responses[200]
+  t.equal(content['text/javascript'].schema.type, 'string', 'JSONP')
+})
+
+interface Described {
+  $ref?: string
+  name?: string
+  example?: unknown
+  parameters?: Described[]
+  requestBody?: { content: { 'application/json': { schema: { $ref: string } } } }
+  responses: object
+}

@@ -186,6 +186,10 @@ t.test('a format is chosen among the declared ones, as for a Flux', async (t) =>
   t.equal((await get('/data/DEMO/flux', ['Accept', 'application/xml'])).status, 406)
   await get('/data/DEMO/kinds/red/all')
   t.match(sent(), { url: '/DEMO/kinds/red/all?format=CSV', accept: 'text/csv' }, 'the only format')
+  const generated = 'application/json, text/plain, */*;q=0'
+  await get('/data/DEMO/kinds/red/all', ['Accept', generated])
+  t.match(sent(), { accept: 'text/csv' }, 'a generated client names JSON in each request')
+  t.equal((await get('/data/DEMO/kinds/red/all', ['Accept', 'application/xml'])).status, 406)
 })
 
 t.test('a body is validated, completed and written again', async (t) => {

@@ -50,6 +50,7 @@ t.test('an invalid body is 400 and the problem names the member, and nothing is 
   for (const [body, names] of BAD_BODIES) refused(t, await put(body), names, `PUT ${body}`)
   for (const [body, names] of BAD_POSTS) refused(t, await post(body), names, `POST ${body}`)
   refused(t, await put('{"name":1}'), /must be string or null/, 'its types')
+  refused(t, await put('{"parentInfrastructureID":"7"}'), /must be integer, null or empty/, 'of a select')
   const { status, body } = await put(JSON.stringify({ ['x'.repeat(10_000)]: 1 }))
   t.ok(status === 400 && body.length < 500, 'an unknown name is cut')
 })
