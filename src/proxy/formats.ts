@@ -51,7 +51,7 @@ export function acceptedFormat(
     if (q > 0 && (best === null || q > best.q)) best = { format, q }
   }
   // Clients that are generated name JSON in each request, whatever the operation responds with.
-  if (best === null && !formats.includes('JSON') && ranges.some(({ type }) => type === 'application/json'))
+  if (best === null && !formats.includes('JSON') && ranges.some(({ name }) => name === 'application/json'))
     return typedFormat(contentType, formats)
   if (best === null) throw problem('not_acceptable', `This comes as ${inWords(formats)}.`)
   return best.format
