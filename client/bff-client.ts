@@ -77,6 +77,7 @@ export type ErrorCode =
   | 'upstream_unavailable'
   | 'store_unavailable'
   | 'authorization_server_unavailable'
+  | 'shutting_down'
   | 'upstream_timeout'
   /** No response arrived. */
   | 'unreachable'

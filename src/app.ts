@@ -13,6 +13,7 @@ import { createAuthorizationServer } from './oauth/client.ts'
 import { createDeploymentWarnings } from './ops/deployment-warnings.ts'
 import { createMetrics } from './ops/metrics.ts'
 import { createReadiness } from './ops/readiness.ts'
+import { ready } from './ops/ready.ts'
 import { createOpsServer } from './ops/routes.ts'
 import { createIdentify } from './proxy/identity.ts'
 import { proxy } from './proxy/routes.ts'
@@ -98,6 +99,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   })
   await server.register(openApi, { sessionCookie: cookies.sessionName })
   await server.register(browserClient)
+  await server.register(ready, { readiness })
   const identity = config.identity === null ? null : createIdentify(config.identity, config)
   if (identity !== null) closeLater(identity.close)
   const services = { config, authorizationServer, store, sessions, cookies, clock, log }

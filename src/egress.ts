@@ -110,11 +110,18 @@ function refused(
   name: string,
   { authority, status, variable }: { authority: string; status: number; variable: string },
 ): EgressFailure {
-  const remedy =
-    status === 407
-      ? `check the user and the password in ${variable}`
-      : `check that it permits and reaches ${authority}, or name the host in NO_PROXY`
-  return new EgressFailure(`${name} refused a connection to ${authority} with status ${status}: ${remedy}`)
+  return new EgressFailure(
+    `${name} refused CONNECT ${authority} with status ${status}: ${remedyOf(status, variable)}`,
+  )
+}
+
+function remedyOf(status: number, variable: string): string {
+  // tinyproxy says 401 where the password is wrong.
+  if (status === 407 || status === 401) return `check the user and the password in ${variable}`
+  const instead = 'or name the host in NO_PROXY'
+  return status < 500
+    ? `check that it permits CONNECT to this host and port (squid permits port 443 alone by default: SSL_ports), ${instead}`
+    : `check that it reaches this host, ${instead}`
 }
 
 function hostAndPort(host: string, port: string | number): string {

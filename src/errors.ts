@@ -27,6 +27,7 @@ const TABLE = {
   upstream_unavailable: { status: 502, title: 'The server behind this one cannot be used now' },
   store_unavailable: { status: 503, title: 'The session store cannot be used now' },
   authorization_server_unavailable: { status: 503, title: 'The authorization server cannot be used now' },
+  shutting_down: { status: 503, title: 'The server is stopping' },
   upstream_timeout: { status: 504, title: 'The server behind this one took too long to answer' },
 } as const
 

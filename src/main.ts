@@ -25,6 +25,7 @@ const { config, warnings } = parsed
 // Imported late: loading takes long, and faults of the configuration are to be printed at once.
 const { createLog } = await import('./log.ts')
 const { captureLibraryOutput } = await import('./process/library-output.ts')
+const { allowSlowAddresses } = await import('./process/addresses.ts')
 const log = createLog(config.logLevel)
 captureLibraryOutput(log)
 
@@ -35,6 +36,7 @@ function crash(error: unknown): void {
 process.on('uncaughtException', crash)
 process.on('unhandledRejection', crash)
 
+allowSlowAddresses()
 for (const warning of warnings) log.warn({ event: 'config.warning' }, warning)
 const { runReplica } = await import('./process/replica.ts')
 await runReplica(config, log)

@@ -8,6 +8,7 @@ export const PATHS = {
   callbackOfLogin: '/auth/callback/:nonce',
   session: '/auth/session',
   logout: '/auth/logout',
+  ready: '/auth/ready',
   flux: '/flux/:fluxId',
   fluxOfAccount: '/flux/:wac/:fluxId',
   site: '/site/:siteId',

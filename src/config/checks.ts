@@ -153,6 +153,17 @@ export function relationWarnings(values: Values): string[] {
   return warnings
 }
 
+/** A warning where a stop ends calls that may still be answered in time. Both defaults are not worth a warning. */
+export function stopWarnings(values: Values, env: Environment): string[] {
+  const { SHUTDOWN_SECONDS: seconds, UPSTREAM_TIMEOUT_MS: timeoutMs } = values
+  const isChosen = Boolean(env.SHUTDOWN_SECONDS || env.UPSTREAM_TIMEOUT_MS)
+  return isChosen && seconds * 1_000 < timeoutMs
+    ? [
+        `SHUTDOWN_SECONDS (${seconds} s) is below UPSTREAM_TIMEOUT_MS (${timeoutMs} ms): a stop answers calls that still wait for the resource server with 503`,
+      ]
+    : []
+}
+
 /** A warning for each variable that an older version read. */
 export function removedWarnings(env: Environment): string[] {
   return Object.entries(REMOVED).flatMap(([name, why]) =>

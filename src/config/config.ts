@@ -6,6 +6,7 @@ import {
   relationWarnings,
   removedWarnings,
   secretWarnings,
+  stopWarnings,
 } from './checks.ts'
 import type { Egress } from './egress.ts'
 import { Refused } from './kinds.ts'
@@ -44,6 +45,7 @@ export function parseConfig(env: Environment): ParsedConfig {
     }
   const warnings = [
     ...relationWarnings(read.values),
+    ...stopWarnings(read.values, used),
     ...removedWarnings(env),
     ...secretWarnings(used),
     ...nearMisses(env),
@@ -130,6 +132,8 @@ function toConfig(values: Values) {
     },
     upstream: {
       tokenIn: values.UPSTREAM_TOKEN_IN,
+      /** `Via` is sent. */
+      via: values.UPSTREAM_VIA,
       timeoutMs: values.UPSTREAM_TIMEOUT_MS,
       bodyLimitBytes: values.BODY_LIMIT_BYTES,
       /** Sent with each call. */
@@ -144,6 +148,7 @@ function toConfig(values: Values) {
     static: values.STATIC_DIR === null ? null : toStatic(values.STATIC_DIR, values),
     accessLog: values.ACCESS_LOG,
     logLevel: values.LOG_LEVEL,
+    keepAliveSeconds: values.KEEP_ALIVE_SECONDS,
     shutdownSeconds: values.SHUTDOWN_SECONDS,
     /** Between the stop signal and the begin of the stop. */
     shutdownDelaySeconds: values.SHUTDOWN_DELAY_SECONDS,

@@ -193,6 +193,11 @@ export const TABLE = {
     ),
   ),
   UPSTREAM_INVALID_TOKEN: optional(TOKEN_SHAPES, 'further shapes of the response to an invalid access token'),
+  UPSTREAM_VIA: withDefault(
+    'on',
+    mapped(oneOf('on', 'off'), (text) => text === 'on'),
+    'off leaves Via out of calls of the resource server: some servers compress nothing for a request that has it',
+  ),
   UPSTREAM_TIMEOUT_MS: withDefault(
     '30000',
     wholeNumber(100, 600_000),
@@ -244,6 +249,11 @@ export const TABLE = {
     'info',
     oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),
     'least severe log level that is written',
+  ),
+  KEEP_ALIVE_SECONDS: withDefault(
+    '72',
+    wholeNumber(1, 3600),
+    'how long a connection without a request stays open: longer than in the reverse proxy',
   ),
   SHUTDOWN_SECONDS: withDefault(
     '20',

@@ -2,11 +2,14 @@ import type { RequestListener, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
+import type { FastifyReply } from 'fastify'
 
 interface Responses {
   /** The response to the last request of the connection, over or not. */
   newest: ServerResponse | null
   open: number
+  /** Of the request that has its turn. */
+  reply: FastifyReply | null
 }
 
 // On the socket itself. A Set of responses would be shorter, but entries that it has outgrown point to newer
@@ -20,6 +23,11 @@ export function newestResponse(socket: Duplex): ServerResponse | null {
   return (socket as TrackedSocket)[RESPONSES]?.newest ?? null
 }
 
+/** To call with the reply of each request at its turn. */
+export function noteReply(reply: FastifyReply): void {
+  responsesOn(reply.request.raw.socket).reply = reply
+}
+
 /** The connections of one server, which `watch` names. */
 export interface Connections {
   /**
@@ -31,6 +39,8 @@ export interface Connections {
   watch(server: Server): void
   /** From now on each response is the last of its connection, and says so. */
   drain(): void
+  /** Of the requests to which nothing has been sent. */
+  unanswered(): FastifyReply[]
   /** From now on a connection ends with its last open response. Resolves when the port can be closed. */
   close(): Promise<void>
 }
@@ -63,6 +73,7 @@ export function createConnections(): Connections {
     if (responses.open > MAX_PIPELINED) socket.destroy()
     response.on('close', () => {
       responses.open -= 1
+      if (responses.reply?.raw === response) responses.reply = null
       if (closing && responses.open === 0) socket.destroySoon()
     })
   }
@@ -98,6 +109,11 @@ export function createConnections(): Connections {
         if (closing) endIfSilent(socket)
       })
     },
+    unanswered: () =>
+      [...connections]
+        .map((socket) => responsesOn(socket).reply)
+        .filter((reply) => reply !== null)
+        .filter(({ raw, sent }) => !sent && !raw.headersSent),
     async close() {
       drain()
       closing = true
@@ -137,6 +153,6 @@ export function endSlowly(socket: Duplex & { destroySoon?: () => void }): void {
 }
 
 function responsesOn(socket: TrackedSocket): Responses {
-  socket[RESPONSES] ??= { newest: null, open: 0 }
+  socket[RESPONSES] ??= { newest: null, open: 0, reply: null }
   return socket[RESPONSES]
 }

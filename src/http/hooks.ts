@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
@@ -8,6 +9,7 @@ import { messageOf, pathOf } from '../log-text.ts'
 import { DATA, decodedPath, folderOf, isBelow, PATHS } from '../paths.ts'
 import { leaveBodyUnread } from './body.ts'
 import { MAX_TARGET_LENGTH } from './client-errors.ts'
+import { noteReply } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { isNavigation } from './navigation.ts'
 import { type ProblemPage, sendProblem, toProblem } from './problems.ts'
@@ -48,6 +50,11 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** Logs and measures a response when it is over. */
     followResponse: (request: FastifyRequest, reply: FastifyReply) => void
+    /**
+     * Answers each open request whose response has not begun with 503 `shutting_down`, updates first: browsers send a PUT
+     * again whose connection ends without a byte. Resolves once all are written and in the log.
+     */
+    refuseOpen: () => Promise<void>
   }
   interface FastifyRequest {
     /** Of the trace that this server exports; absent if it exports none. */
@@ -70,6 +77,7 @@ export const hooks = fastifyPlugin<HooksOptions>(
     const warnOfForwarded = createForwardedWarning(log)
 
     server.decorate('followResponse', follow)
+    server.decorate('refuseOpen', () => refuseOpen(server.unanswered()))
     server.decorate('problemPage', createProblemPages(findPath, options))
     server.decorateRequest('sentProblem', null)
     server.decorateRequest('target')
@@ -105,11 +113,34 @@ export const hooks = fastifyPlugin<HooksOptions>(
     function follow(request: FastifyRequest, reply: FastifyReply): void {
       const startedAt = performance.now()
       const { raw } = reply
+      noteReply(reply)
       raw.on('close', () => logResponse(request, raw, performance.now() - startedAt))
     }
   },
   { name: 'hooks' },
 )
+
+async function refuseOpen(replies: FastifyReply[]): Promise<void> {
+  const reads = ({ request }: FastifyReply): boolean => READS.has(request.method)
+  const ends = replies
+    .toSorted((a, b) => Number(reads(a)) - Number(reads(b)))
+    .map(async (reply) => {
+      const { request } = reply
+      const { socket, complete } = request.raw
+      const written = once(complete ? reply.raw : socket, 'close')
+      leaveBodyUnread(request, reply)
+      sendProblem(
+        request,
+        reply,
+        reads(reply) ? problem('shutting_down', READ_REFUSED) : problem('shutting_down', UPDATE_REFUSED),
+      )
+      await written
+    })
+  await Promise.all(ends)
+}
+
+const READ_REFUSED = { detail: 'This server is stopping. Try again.', headers: { 'retry-after': '1' } }
+const UPDATE_REFUSED = 'This server is stopping. The update may have been done: look before you repeat it.'
 
 // A failed file has them already, and caches would keep the failure for a year.
 const HEADERS_OF_FILES = [

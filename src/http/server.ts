@@ -23,6 +23,8 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** From now on each response ends its connection. */
     drain: () => void
+    /** Of the requests to which nothing has been sent. */
+    unanswered: () => FastifyReply[]
   }
 }
 
@@ -76,6 +78,7 @@ export function createServer(config: Config, log: Logger): FastifyInstance {
   })
   server.log = log.child({ event: 'server' }) as FastifyBaseLogger
   server.decorate('drain', connections.drain)
+  server.decorate('unanswered', connections.unanswered)
   server.addHook('preClose', () => connections.close())
   connections.watch(server.server)
   clientErrors.watch(server.server)
@@ -94,12 +97,15 @@ function opensPage(request: FastifyRequest, hasOperations: boolean): boolean {
   return reads && url.startsWith('/') && isNavigation(request) && !isOwnPath(decodedPath(url), hasOperations)
 }
 
-function createHttpServer(listener: RequestListener, { upstream, oauth }: Config): http.Server {
+function createHttpServer(
+  listener: RequestListener,
+  { keepAliveSeconds, upstream, oauth }: Config,
+): http.Server {
   const limits = {
     requireHostHeader: false,
     requestTimeout: 60_000,
     headersTimeout: 30_000,
-    keepAliveTimeout: 72_000,
+    keepAliveTimeout: keepAliveSeconds * 1_000,
     connectionsCheckingInterval: 5_000,
   }
   const server = http.createServer(limits, listener)

@@ -12,6 +12,7 @@ export interface Readiness {
   missing(): Promise<string[]>
   /** Faults of the deployment that do not make the process unready. */
   warnings(): readonly string[]
+  isStopping(): boolean
   /** From now on the process is not ready. */
   announceStop(): void
 }
@@ -36,6 +37,7 @@ export function createReadiness({ isListening, store, warnings }: ReadinessOptio
   return {
     missing,
     warnings,
+    isStopping: () => stopping,
     announceStop() {
       stopping = true
     },

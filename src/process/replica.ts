@@ -7,6 +7,9 @@ import type { Logger } from '../log.ts'
 import { listenAddress, listenFailure, logListening } from './listen.ts'
 import { createStopSignals } from './stop-signals.ts'
 
+/** How long a late stop waits until its last responses are written. */
+const REFUSE_MS = 1_500
+
 /**
  * Runs the server with its ops port. Ends the process: with 0 after a stop signal, with 1 if tokens could not be stored
  * until then, with 128 + its number at a second signal; with 1 where it cannot start.
@@ -17,6 +20,7 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
     fail(`Redis refused the credentials (${message}): check REDIS_URL`),
   )
   let stopping = false
+  let isLate = false
 
   async function stop(reason: string): Promise<void> {
     if (stopping) return
@@ -25,17 +29,23 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
     log.info({ event: 'stopping', reason, delaySeconds }, 'stopping')
     app.announceStop()
     if (delaySeconds > 0) await pause(delaySeconds * 1_000)
-    setTimeout(endUnfinished, config.shutdownSeconds * 1_000).unref()
+    setTimeout(() => void endUnfinished(), config.shutdownSeconds * 1_000).unref()
     await app.server.close()
+    if (isLate) return
     log.info({ event: 'stopped' }, 'stopped')
     process.exit(0)
   }
 
   /** Anybody can keep a request open, so that alone is no failure. */
-  function endUnfinished(): never {
+  async function endUnfinished(): Promise<never> {
+    isLate = true
+    await Promise.race([app.server.refuseOpen(), pause(REFUSE_MS)])
     const unsaved = app.pendingTokens()
     if (unsaved === 0) {
-      log.warn({ event: 'stop.incomplete', unsaved }, 'requests were still open: raise SHUTDOWN_SECONDS')
+      log.warn(
+        { event: 'stop.incomplete', unsaved },
+        'requests were still open and got 503: raise SHUTDOWN_SECONDS',
+      )
       process.exit(0)
     }
     log.error({ event: 'stop.incomplete', unsaved }, 'Redis did not take refreshed tokens until the end')

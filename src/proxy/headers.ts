@@ -1,6 +1,8 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { FixedHeader } from '../config/upstream.ts'
+import { weighted } from '../http/weights.ts'
 import { USER_AGENT } from '../version.ts'
+import { DECODED } from './invalid-token.ts'
 
 const ANY_METHOD = ['if-match', 'if-none-match', 'if-unmodified-since', 'accept-language']
 const READS_ONLY = ['if-modified-since', 'if-range', 'range']
@@ -18,6 +20,8 @@ interface OwnHeaders {
   /** Sent instead of the browser's (W3C Trace Context). */
   traceparent: string | null
   requestId: string
+  /** Whether to say that this server is on the way (RFC 9110 section 7.6.3). */
+  via: boolean
   /** The same for each request: names and values in turn. */
   fixed: readonly string[]
 }
@@ -40,15 +44,17 @@ export function headersToSend(request: IncomingMessage, own: OwnHeaders): string
   if (own.authorization !== null) fields.push('authorization', own.authorization)
   fields.push('accept', own.accept, 'content-type', own.contentType)
 
-  // RFC 9110 section 7.6.3: the protocol version is that of the message received.
-  const via = request.httpVersionMinor === 0 ? '1.0 bff' : '1.1 bff'
-  const earlier = received.via
-  fields.push('via', earlier === undefined || hop.has('via') ? via : `${earlier}, ${via}`)
+  if (own.via) {
+    // RFC 9110 section 7.6.3: the protocol version is that of the message received.
+    const via = request.httpVersionMinor === 0 ? '1.0 bff' : '1.1 bff'
+    const earlier = received.via
+    fields.push('via', earlier === undefined || hop.has('via') ? via : `${earlier}, ${via}`)
+  }
 
   // Without the field a server may pick any coding, and this browser did not say that it can read one.
   const coding = received['accept-encoding']
   const accepted = typeof coding === 'string' && !hop.has('accept-encoding') ? coding : 'identity'
-  fields.push('accept-encoding', accepted)
+  fields.push('accept-encoding', readableCodings(accepted))
 
   for (const name of ANY_METHOD) pass(name)
   if (own.method === 'GET' || own.method === 'HEAD') for (const name of READS_ONLY) pass(name)
@@ -64,6 +70,26 @@ export function headersToSend(request: IncomingMessage, own: OwnHeaders): string
     const value = received[name]
     if (typeof value === 'string' && !hop.has(name)) fields.push(name, value)
   }
+}
+
+// Browsers send the same few.
+let lastCodings = { received: '', sent: '' }
+
+/** Without what this Node cannot decode: a refused token may hide in such a body. `*` becomes what it can decode. */
+function readableCodings(received: string): string {
+  if (received !== lastCodings.received) lastCodings = { received, sent: withoutUnreadable(received) }
+  return lastCodings.sent
+}
+
+function withoutUnreadable(received: string): string {
+  const read = weighted(received)
+  const named = new Set(read.map(({ name }) => name))
+  const sent = read.flatMap(({ name, q }) => {
+    const weight = q === 1 ? '' : `;q=${q}`
+    if (name === '*') return DECODED.filter((coding) => !named.has(coding)).map((coding) => coding + weight)
+    return DECODED.includes(name) || name === 'identity' ? [name + weight] : []
+  })
+  return sent.length === 0 ? 'identity' : sent.join(', ')
 }
 
 // Fields with a list syntax may be repeated and are joined; of the others a repetition has no meaning.

@@ -198,6 +198,11 @@ function* xmlElements(text: string): Generator<{ open: readonly string[]; name: 
   }
 }
 
+const HAS_ZSTD = typeof zlib.createZstdDecompress === 'function'
+
+/** The content codings in which the search can read a body: zstd from Node 22.15 on. */
+export const DECODED: readonly string[] = ['gzip', 'deflate', 'br', ...(HAS_ZSTD ? ['zstd'] : [])]
+
 /**
  * The first characters of a body, its content coding undone. An unknown or broken coding gives what
  * could be read, possibly nothing. Never rejects.
@@ -237,8 +242,7 @@ function decoderFor(coding: string, bytes: Buffer) {
     case 'br':
       return zlib.createBrotliDecompress()
     case 'zstd':
-      // Node 20 has no decoder for it.
-      return typeof zlib.createZstdDecompress === 'function' ? zlib.createZstdDecompress() : null
+      return HAS_ZSTD ? zlib.createZstdDecompress() : null
     default:
       return null
   }

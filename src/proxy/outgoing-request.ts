@@ -154,7 +154,9 @@ export const FORWARD_PROBLEMS = {
   401: forwardProblem('login_required'),
   403: forwardProblem('cross_origin, wac_not_allowed, upstream_refused'),
   502: forwardProblem('upstream_unavailable'),
-  503: forwardProblem('store_unavailable, authorization_server_unavailable, upstream_unavailable'),
+  503: forwardProblem(
+    'store_unavailable, authorization_server_unavailable, shutting_down; upstream_unavailable where too many updates wait',
+  ),
   504: forwardProblem('upstream_timeout'),
   default: forwardProblem(
     "upstream_error, with the resource server's own status; or the resource server's own response",

@@ -48,6 +48,8 @@ export interface ResourceServerOptions {
   timeoutMs: number
   /** `query`: `access_token` is appended to the query, and no `Authorization` is sent. */
   tokenIn: 'header' | 'query'
+  /** Calls say that they came through this server. */
+  via?: boolean
   /** Sent with each call. */
   headers?: readonly FixedHeader[]
   /** Further shapes of the invalid-token response. */
@@ -95,6 +97,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     fresh: places(false),
     prefix: base.pathname.replace(/\/$/, ''),
     tokenIn,
+    via: options.via ?? true,
     fixedHeaders: fixedHeaders(options.headers ?? []),
     tokenShapes: options.tokenShapes ?? [],
     timeoutMs,
@@ -126,6 +129,7 @@ interface Shared {
   /** The path of the base URL. */
   prefix: string
   tokenIn: 'header' | 'query'
+  via: boolean
   /** Names and values in turn. */
   fixedHeaders: readonly string[]
   tokenShapes: readonly TokenShape[]
@@ -224,6 +228,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         authorization: inHeader ? authorization : null,
         traceparent,
         requestId,
+        via: shared.via,
         fixed: shared.fixedHeaders,
       }),
       body,

@@ -121,7 +121,7 @@ t.test('a server that reaches the platform only through a TLS proxy with credent
     const before = presentations(sandbox).length
     t.match((await browser.fetch(flux)).json(), { code: 'authorization_server_unavailable' })
     t.match((await reader.fetch(flux)).json(), { status: 502, code: 'upstream_unavailable' })
-    const name = `the egress proxy 127.0.0.1:${proxy.port} refused a connection to`
+    const name = `the egress proxy 127.0.0.1:${proxy.port} refused CONNECT`
     await logged('refresh.unavailable', new RegExp(`${name} auth.platform.example:443 with status 407`))
     await logged('fault', new RegExp(`${name} data.platform.example:443 with status 407`))
     t.equal(presentations(sandbox).length, before)

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import net from 'node:net'
+import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { cookieHeader, createBrowser } from '../helpers/browser.ts'
 import { listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
@@ -64,15 +65,56 @@ for (const [second, code] of [
   })
 }
 
-t.test('a request that stays open does not make a stop a failure', async (t) => {
-  const { sandbox, server, browser } = await start(t, { SHUTDOWN_SECONDS: '1' })
+t.test('a request that is open at the end of a stop gets 503 shutting_down and its log line', async (t) => {
+  const { sandbox, server, browser } = await start(t, { SHUTDOWN_SECONDS: '1', ACCESS_LOG: 'errors' })
   const gate = sandbox.hold('resource')
-  const open = browser.fetch('/flux/temperature').catch(() => null)
+  const cookie = cookieHeader(browser)
+  const ask = async (path: string, init: RequestInit, own: Record<string, string> = {}) => {
+    const headers = { cookie, 'sec-fetch-site': 'same-origin', ...own }
+    const response = await fetch(`${server.url}${path}`, { ...init, headers })
+    return { response, body: await response.text() }
+  }
+  const put = { method: 'PUT', body: '{"name":"x"}' }
+  const answers = [ask('/site/1', put, { 'content-type': 'application/json' }), ask('/flux/read', {})]
+  const raw = (request: string, ...more: string[]) => {
+    const socket = net.connect(portOfUrl(server.url), '127.0.0.1').on('error', () => {})
+    t.teardown(() => socket.destroy())
+    const fields = ['Host: a', `Cookie: ${cookie}`, ...more]
+    socket.write(
+      `${request} HTTP/1.1\r\n${fields.join('\r\n')}\r\n\r\n${request.startsWith('PUT') ? '{' : ''}`,
+    )
+    return text(socket)
+  }
+  const half = raw(
+    'PUT /site/2',
+    'Sec-Fetch-Site: same-origin',
+    'Content-Type: application/json',
+    'Content-Length: 99',
+  )
+  const opened = raw('GET /flux/opened', 'Sec-Fetch-Site: none', 'Sec-Fetch-Mode: navigate')
   await gate.arrived
   t.equal(await server.stop('SIGTERM'), 0)
+  const [update, read] = await Promise.all(answers)
+  for (const { response } of [update!, read!]) {
+    t.equal(response.status, 503)
+    t.equal(response.headers.get('connection'), 'close')
+  }
+  t.match(JSON.parse(update!.body), { code: 'shutting_down', detail: /may have been done/ })
+  t.match(JSON.parse(read!.body), { code: 'shutting_down' })
+  t.match(await opened, /^HTTP\/1\.1 503 [\s\S]*<!doctype html>/i)
+  t.match(await half, /^HTTP\/1\.1 503 [\s\S]*"shutting_down"/)
+  const lines = server.logs().filter(({ event }) => event === 'request')
+  t.strictSame(
+    lines.map(({ code }) => code),
+    Array(4).fill('shutting_down'),
+  )
+  t.strictSame(
+    lines.slice(0, 2).map(({ method }) => method),
+    ['PUT', 'PUT'],
+    'updates first',
+  )
   t.match(server.logs().at(-1), { event: 'stop.incomplete', level: 'warn', unsaved: 0 })
   gate.release()
-  t.equal(await open, null)
 })
 
 t.test('a stop exits with 1 if refreshed tokens could not be stored', async (t) => {

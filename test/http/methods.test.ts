@@ -5,7 +5,7 @@ import { ask, field, problemOf } from './wire.ts'
 /** By what they allow. */
 const PATHS: Readonly<Record<string, readonly string[]>> = {
   GET: ['/auth/login', '/auth/callback/abc'],
-  'GET, HEAD': ['/auth/client.js', '/flux/a', '/flux/DEMO/a', '/%66lux/a', '/openapi.json'],
+  'GET, HEAD': ['/auth/client.js', '/auth/ready', '/flux/a', '/flux/DEMO/a', '/%66lux/a', '/openapi.json'],
   'GET, HEAD, POST': ['/auth/session'],
   POST: ['/auth/logout', '/site', '/site.json'],
   PUT: ['/site/42', '/site/42.json', '/site/DEMO/42'],

@@ -16,7 +16,7 @@ const at = (path: string): string => path.replace(/\{nonce\}/, 'A'.repeat(43)).r
 
 const both = (path: string) => [`GET ${path}`, `HEAD ${path}`]
 const ALWAYS = [
-  ...['/auth/client.d.ts', '/auth/client.js', '/auth/session', '/openapi.json'].flatMap(both),
+  ...['/auth/client.d.ts', '/auth/client.js', '/auth/ready', '/auth/session', '/openapi.json'].flatMap(both),
   ...['/flux/{fluxId}', '/flux/{wac}/{fluxId}'].flatMap(both),
   ...['GET /auth/login', 'POST /auth/logout', 'POST /auth/session', 'POST /site', 'POST /site.json'],
   ...['PUT /site/{siteId}', 'PUT /site/{wac}/{siteId}'],

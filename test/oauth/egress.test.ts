@@ -30,19 +30,25 @@ t.test('a host in NO_PROXY is reached without the proxy', async (t) => {
 t.test('a proxy that refuses leaves no doubt, and the reason names it without its credentials', async (t) => {
   const { proxy, client, host, requests } = await behindProxy(t)
   const name = `the egress proxy 127.0.0.1:${proxy.port}`
-  const refused = `${name} refused a connection to ${host} with status`
+  const refused = `${name} refused CONNECT ${host} with status`
   const refresh = async (credentials: string) => await client(credentials).refresh(TOKEN, bounds(1_000))
   const unavailable = { kind: 'unavailable', timedOut: false } as const
   t.match(await refresh('someone:wr0ng'), {
     ...unavailable,
     reason: `the request was not sent (${refused} 407: check the user and the password in HTTP_PROXY)`,
   })
-  for (const status of [403, 502, 503]) {
+  for (const [status, remedy] of [
+    [401, 'check the user and the password in HTTP_PROXY'],
+    [
+      403,
+      'check that it permits CONNECT to this host and port (squid permits port 443 alone by default: SSL_ports), or name the host in NO_PROXY',
+    ],
+    [502, 'check that it reaches this host, or name the host in NO_PROXY'],
+    [503, 'check that it reaches this host, or name the host in NO_PROXY'],
+  ] as const) {
     proxy.respondWith(status)
-    t.match(await refresh(CREDENTIALS), {
-      ...unavailable,
-      reason: `the request was not sent (${refused} ${status}: check that it permits and reaches ${host}, or name the host in NO_PROXY)`,
-    })
+    const reason = `the request was not sent (${refused} ${status}: ${remedy})`
+    t.match(await refresh(CREDENTIALS), { ...unavailable, reason })
   }
   const nobody = await freePort()
   const down = client(CREDENTIALS, { HTTP_PROXY: `http://${CREDENTIALS}@127.0.0.1:${nobody}` })

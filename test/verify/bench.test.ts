@@ -32,6 +32,7 @@ const RUNS = {
   users: '--only ours --seconds 2 --warmup 0.1 --browsers 10 --every 1',
   refresh: '--count 100 --seconds 0.5 --warmup 0.5',
   rest: '--sessions 2000 --seconds 1',
+  anonymous: '--only session,commas --count 50',
 }
 
 for (const [question, flags] of Object.entries(RUNS)) {

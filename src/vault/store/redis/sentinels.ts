@@ -1,4 +1,4 @@
-import { connect as connectTcp } from 'node:net'
+import { connect as connectTcp, isIP } from 'node:net'
 import { connect as connectTls, type ConnectionOptions as TlsOptions } from 'node:tls'
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress } from '../../../config/redis-url.ts'
@@ -13,7 +13,10 @@ import { inTime } from './command-timeout.ts'
 export abstract class ErrorHandlingConnector extends AbstractConnector {
   /** Opens the socket; `tls` is null without TLS. */
   protected open(address: RedisAddress & { family?: number | undefined }, tls: TlsOptions | null) {
-    const stream = tls === null ? connectTcp(address) : connectTls({ ...address, ...tls } as TlsOptions)
+    // Node sends no name by itself (RFC 6066 section 3). Routers pick the server by it; an address is none.
+    const name = isIP(address.host) === 0 ? { servername: address.host } : {}
+    const stream =
+      tls === null ? connectTcp(address) : connectTls({ ...address, ...name, ...tls } as TlsOptions)
     stream.on('error', (error) => {
       this.firstError = error
     })
