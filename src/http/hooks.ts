@@ -177,7 +177,7 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
       wac: target?.wac ?? undefined,
       targetId: target?.targetId ?? undefined,
       status,
-      ms: Math.round(ms * 1e3) / 1e3,
+      ms: Math.round(ms),
       complete: response.writableFinished,
       recordKey: sessionOf(request) ?? undefined,
       traceId: request.traceId ?? traceIdOf(request),

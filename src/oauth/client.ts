@@ -87,6 +87,9 @@ const EXTRA_CONNECTIONS = 64
 /** Token requests of sign-ins at once, over connections of their own: anybody can begin a sign-in. */
 export const SIGN_INS_AT_ONCE = 32
 
+const ACCEPTED_BEFORE =
+  'the server may be unable to look the client up: it accepted the same credentials until'
+
 /** A client with its own connections; `close` closes them. */
 export function createAuthorizationServer({
   oauth,
@@ -100,6 +103,8 @@ export function createAuthorizationServer({
   const common = { egress, monotonic: clock.monotonic, onDate, onBody }
   const tokenFetch = createTokenFetch({ ...common, connections: concurrency + EXTRA_CONNECTIONS })
   const signInFetch = createTokenFetch({ ...common, connections: SIGN_INS_AT_ONCE })
+  /** The last time that the token endpoint accepted these credentials. */
+  let grantedAt: number | null = null
 
   /**
    * openid-client's settings for one request, whose response `read` passes on; without `bounds` it has the whole token
@@ -138,9 +143,17 @@ export function createAuthorizationServer({
   ): Promise<TokenOutcome> {
     const requestedAt = clock.wall()
     try {
-      return acceptTokens(await grant(), requestedAt)
+      const outcome = acceptTokens(await grant(), requestedAt)
+      if (outcome.kind === 'granted') grantedAt = requestedAt
+      return outcome
     } catch (error) {
-      return classifyFailure(error, { secrets: revealed([oauth.clientSecret, ...secrets]), isRefusal })
+      const failure = classifyFailure(error, {
+        secrets: revealed([oauth.clientSecret, ...secrets]),
+        isRefusal,
+      })
+      if (grantedAt === null || failure.kind !== 'unavailable' || !failure.rejectsClient) return failure
+      const until = new Date(grantedAt).toISOString()
+      return { ...failure, reason: `${failure.reason} (${ACCEPTED_BEFORE} ${until})` }
     }
   }
 

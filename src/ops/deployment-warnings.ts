@@ -10,14 +10,16 @@ interface DeploymentWarnings {
   store(finding: StoreFinding): void
   /** For `onDate` of the authorization server: its clock in epoch milliseconds, and how long the request took. */
   platformDate(date: number, elapsedMs: number): void
-  /** Compares the first tokens of a sign-in with what this server is configured for. */
-  signedIn(granted: Pick<GrantedTokens, 'scope' | 'callback'>): void
+  /** Judges the tokens of a sign-in: the first ones by what this server is configured for, each by its length. */
+  signedIn(granted: Pick<GrantedTokens, 'accessToken' | 'scope' | 'callback'>): void
   /** All so far, one sentence each. */
   texts(): readonly string[]
 }
 
 /** Longest text of the platform in a line. */
 const MAX_SCOPE = 200
+/** nginx refuses a header line of 8 KB, and the token is not all of its line. */
+const LARGE_TOKEN_BYTES = 7_168
 
 function hostOf(address: string): string | null {
   return URL.canParse(address) ? new URL(address).hostname : null
@@ -45,6 +47,7 @@ export function createDeploymentWarnings({
   const texts: string[] = []
   let platformChecked = false
   let tokensChecked = false
+  let lengthWarned = false
 
   function warn(members: { event: string; [member: string]: unknown }, text: string): void {
     texts.push(text)
@@ -55,6 +58,14 @@ export function createDeploymentWarnings({
     const seconds = Math.round(Math.abs(aheadMs) / 1_000)
     const text = `the clock of this process is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of ${of}: synchronize both by NTP`
     warn({ event: 'clock.differs', of, aheadMs: Math.round(aheadMs) }, text)
+  }
+
+  function warnOfLength(bytes: number): void {
+    if (lengthWarned || bytes <= LARGE_TOKEN_BYTES) return
+    lengthWarned = true
+    const text =
+      'the access token is longer than 7 KB, and many servers refuse a header line of 8 KB without a word: ask for fewer claims or scopes, or raise that limit at the resource server (nginx: large_client_header_buffers)'
+    warn({ event: 'platform.large_token', bytes }, text)
   }
 
   return {
@@ -85,6 +96,7 @@ export function createDeploymentWarnings({
       warnOfClock(aheadMs, 'the authorization server')
     },
     signedIn(granted) {
+      warnOfLength(granted.accessToken.reveal().length)
       if (tokensChecked) return
       tokensChecked = true
       const host = hostOf(granted.callback ?? '')

@@ -1,6 +1,8 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { SESSION_FLOWS } from '../config/variables.ts'
+import type { TokenOutcome } from '../oauth/token-response.ts'
 import { droppedLines } from '../stdout.ts'
-import type { RefreshEvents } from '../vault/refresh/refresh.ts'
+import type { RefreshEvents, RefreshTrigger } from '../vault/refresh/refresh.ts'
 import type { EndReason } from '../vault/session.ts'
 import type { WriteKind } from '../vault/store/outbox-entries.ts'
 import { REVISION, VERSION } from '../version.ts'
@@ -16,7 +18,7 @@ interface MetricsSources {
 
 interface Metrics extends RefreshEvents {
   signedIn(flow: string): void
-  signInFailed(reason: string): void
+  signInFailed(reason: (typeof SIGN_IN_FAILURES)[number]): void
   ended(reason: EndReason): void
   /** A write to the store was tried again. */
   retried(write: WriteKind): void
@@ -32,6 +34,36 @@ interface Metrics extends RefreshEvents {
   readonly contentType: string
 }
 
+/** The values of a label, of which none is missing. */
+function valuesOf<Value extends string>(values: Readonly<Record<Value, true>>): readonly Value[] {
+  return Object.keys(values) as Value[]
+}
+
+const REFRESH_TRIGGERS = valuesOf<RefreshTrigger>({ request: true, schedule: true, invalid_token: true })
+const TOKEN_OUTCOMES = valuesOf<TokenOutcome['kind']>({
+  granted: true,
+  refused: true,
+  unavailable: true,
+  in_doubt: true,
+})
+const WRITE_KINDS = valuesOf<WriteKind>({ tokens: true, lease: true, end: true })
+const END_REASONS = valuesOf<EndReason>({
+  logout: true,
+  idle: true,
+  absolute: true,
+  refused: true,
+  replaced: true,
+  operator: true,
+})
+const SIGN_IN_FAILURES = [
+  'refused',
+  'server_error',
+  'login_failed',
+  'unavailable',
+  'store',
+  'rate_limited',
+] as const
+
 /** The upper buckets are minutes: such a lag should raise an alarm. */
 const LAG_BUCKETS = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 const FAST_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -44,8 +76,16 @@ export function createMetrics(): Metrics {
 
   const histogram = (name: string, help: string, labelNames: readonly string[], buckets = FAST_BUCKETS) =>
     createHistogram({ name, help, labelNames, buckets, registry })
-  const counter = <Label extends string>(name: string, help: string, labelNames: Label[]): Counter<Label> =>
-    new Counter({ name, help, labelNames, registers })
+  /** Each series is there from the start: `rate` and `increase` miss the event that creates one. */
+  const counter = <Label extends string>(
+    name: string,
+    help: string,
+    labels: Readonly<Record<Label, readonly string[]>>,
+  ): Counter<Label> => {
+    const created = new Counter({ name, help, labelNames: Object.keys(labels) as Label[], registers })
+    for (const values of everyCombination(labels)) created.inc(values, 0)
+    return created
+  }
 
   const requests = histogram('bff_http_request_duration_seconds', 'Requests of browsers', [
     'route',
@@ -56,16 +96,21 @@ export function createMetrics(): Metrics {
     'operation',
     'status',
   ])
-  const started = counter('bff_sessions_started_total', 'Sessions started', ['flow'])
-  const signInFailures = counter('bff_sign_in_failures_total', 'Sign-ins that failed', ['reason'])
+  const started = counter('bff_sessions_started_total', 'Sessions started', { flow: SESSION_FLOWS })
+  const signInFailures = counter('bff_sign_in_failures_total', 'Sign-ins that failed', {
+    reason: SIGN_IN_FAILURES,
+  })
   new Gauge({
     name: 'bff_build_info',
     help: 'The running version',
     labelNames: ['version', 'revision', 'node'],
     registers,
   }).set({ version: VERSION, revision: REVISION, node: process.version }, 1)
-  const ended = counter('bff_sessions_ended_total', 'Sessions ended', ['reason'])
-  const refreshes = counter('bff_refresh_total', 'Refreshes of tokens', ['trigger', 'outcome'])
+  const ended = counter('bff_sessions_ended_total', 'Sessions ended', { reason: END_REASONS })
+  const refreshes = counter('bff_refresh_total', 'Refreshes of tokens', {
+    trigger: REFRESH_TRIGGERS,
+    outcome: TOKEN_OUTCOMES,
+  })
   const refreshSeconds = histogram('bff_refresh_duration_seconds', 'Token requests of refreshes', [
     'trigger',
     'outcome',
@@ -85,7 +130,7 @@ export function createMetrics(): Metrics {
     // Each request makes a look-up, so a plain number counts them until a scrape.
     collect() {
       this.reset()
-      for (const [result, count] of Object.entries(lookUps)) if (count > 0) this.inc({ result }, count)
+      for (const [result, count] of Object.entries(lookUps)) this.inc({ result }, count)
     },
   })
   new Counter({
@@ -98,11 +143,13 @@ export function createMetrics(): Metrics {
     },
   })
   const commands = histogram('bff_store_duration_seconds', 'Commands to the session store', ['command'])
-  const retries = counter('bff_store_retries_total', 'Repeated steps that the store had not taken', ['step'])
+  const retries = counter('bff_store_retries_total', 'Repeated steps that the store had not taken', {
+    step: WRITE_KINDS,
+  })
   const restored = counter(
     'bff_store_restored_total',
     'Writes that the store had lost, as by a failover, and that were made again',
-    ['what'],
+    { what: ['tokens', 'end'] },
   )
 
   function watch({ unsaved, consecutiveFailures, due, takesWrites }: MetricsSources): void {
@@ -144,4 +191,14 @@ export function createMetrics(): Metrics {
     text: () => registry.metrics(),
     contentType: registry.contentType,
   }
+}
+
+/** Every combination of values of these labels. */
+function everyCombination<Label extends string>(
+  labels: Readonly<Record<Label, readonly string[]>>,
+): Record<Label, string>[] {
+  let all = [{} as Record<Label, string>]
+  for (const [label, values] of Object.entries<readonly string[]>(labels))
+    all = all.flatMap((known) => values.map((value) => ({ ...known, [label]: value })))
+  return all
 }

@@ -5,6 +5,7 @@ import type { TokenShape } from '../config/upstream.ts'
 export const INSPECTED_BYTES = 16 * 1024
 
 const INVALID_TOKEN = /^invalid_?token$/i
+const INSUFFICIENT_SCOPE = /^insufficient_scope$/i
 const CODE_MEMBERS = new Set(['error', 'errorcode', 'error_code', 'code'])
 const CODE_OBJECTS = new Set(['error', 'responsestatus'])
 
@@ -15,9 +16,18 @@ const AUTH_PARAM = /([\w!#$%&'*+.^`|~-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+
 
 /** Whether a `WWW-Authenticate` value has `error="invalid_token"` (RFC 6750 section 3). */
 export function challengeNamesInvalidToken(challenge: string | string[] | undefined): boolean {
+  return challengeNames(INVALID_TOKEN, challenge)
+}
+
+/** Whether a `WWW-Authenticate` value has `error="insufficient_scope"` (RFC 6750 section 3.1). */
+export function challengeNamesInsufficientScope(challenge: string | string[] | undefined): boolean {
+  return challengeNames(INSUFFICIENT_SCOPE, challenge)
+}
+
+function challengeNames(code: RegExp, challenge: string | string[] | undefined): boolean {
   if (challenge === undefined) return false
   for (const [, name, quoted, plain] of String(challenge).slice(0, MAX_CHALLENGE).matchAll(AUTH_PARAM)) {
-    if (name?.toLowerCase() === 'error' && INVALID_TOKEN.test(quoted ?? plain ?? '')) return true
+    if (name?.toLowerCase() === 'error' && code.test(quoted ?? plain ?? '')) return true
   }
   return false
 }

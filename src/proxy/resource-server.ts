@@ -4,7 +4,12 @@ import type { EgressProxy } from '../config/egress.ts'
 import type { FixedHeader, TokenShape } from '../config/upstream.ts'
 import { relayedHeaders } from '../http/headers.ts'
 import { fixedHeaders, headersToSend } from './headers.ts'
-import { bodyNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
+import {
+  bodyNamesInvalidToken,
+  challengeNamesInsufficientScope,
+  challengeNamesInvalidToken,
+  INSPECTED_BYTES,
+} from './invalid-token.ts'
 import type { Call, OutgoingRequest } from './outgoing-request.ts'
 import { Relay } from './relay.ts'
 import {
@@ -62,6 +67,8 @@ export interface ResourceServerOptions {
   share?: number
   /** A browser that takes less than 64 KiB of a waiting response in so long counts as gone. */
   readerTimeoutMs?: number
+  /** Called for each response that says that the token's scope does not suffice. */
+  onInsufficientScope?: (() => void) | undefined
 }
 
 /** The resource server, as every operation reaches it. */
@@ -103,6 +110,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     timeoutMs,
     readerTimeoutMs,
     securityHeaders: relayedHeaders(options.secure),
+    onInsufficientScope: options.onInsufficientScope ?? (() => {}),
     onEnd() {
       open -= 1
       if (open === 0) whenIdle?.()
@@ -137,6 +145,7 @@ interface Shared {
   readerTimeoutMs: number
   /** Names and values in turn, from http/headers.ts. */
   securityHeaders: readonly string[]
+  onInsufficientScope: () => void
   /** A call is over, and its outcome comes next. */
   onEnd: () => void
 }
@@ -409,10 +418,12 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   private holdErrorResponse(): void {
-    if (challengeNamesInvalidToken(this.headers['www-authenticate'])) {
+    const challenge = this.headers['www-authenticate']
+    if (challengeNamesInvalidToken(challenge)) {
       this.finishRefused(true)
       return
     }
+    if (challengeNamesInsufficientScope(challenge)) this.shared.onInsufficientScope()
     this.phase = 'inspecting'
     this.held = []
     this.timer = setTimeout(() => this.endInspection(), this.shared.timeoutMs)

@@ -50,6 +50,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
     observe: metrics.cache,
   })
   const connected: ResourceServer[] = []
+  let saidInsufficientScope = false
   const forward = createForward({
     callers,
     resourceServer: connect(),
@@ -73,9 +74,20 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
       baseUrl: config.baseUrl,
       proxy: proxyFor(config.egress, config.baseUrl),
       secure: config.secureCookies,
+      onInsufficientScope,
     })
     connected.push(resourceServer)
     return options.wrapResourceServer?.(resourceServer) ?? resourceServer
+  }
+
+  /** One warning for a process: it concerns every session. */
+  function onInsufficientScope(): void {
+    if (saidInsufficientScope) return
+    saidInsufficientScope = true
+    log.warn(
+      { event: 'platform.insufficient_scope' },
+      'the resource server refused a call because of the scope of the access token (insufficient_scope): check OAUTH_SCOPE',
+    )
   }
 
   function applicationCallers(allowed: NonNullable<typeof clientFluxAllowed>): ApplicationCallers {

@@ -34,11 +34,15 @@ export interface Sessions {
    */
   replaceTokens(session: LiveSession, granted: TokenSet): Promise<Replaced>
   /**
-   * Ends a session whose refresh token was refused to the holder `attempt` of the lease. `precondition_failed`: its
+   * Ends a session whose refresh token was refused, for this `reason`, to the holder `attempt` of the lease, and logs that.
+   * `precondition_failed`: its
    * tokens were replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While
    * the store fails this rejects, and the end is tried again in the background until the absolute limit.
    */
-  endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<EndResult['kind']>
+  endRefused(
+    session: LiveSession,
+    refusal: { attempt: string; reason: string | undefined },
+  ): Promise<EndResult['kind']>
 }
 
 /** The facts of a session that has just begun; instants in epoch milliseconds. */
@@ -91,6 +95,8 @@ const PROVISIONAL_MS = 15_000
 export function createSessions(options: SessionsOptions): Sessions {
   const { store, keyring, clock, log } = options
   const end = createEndSession({ ...options, onEnded: noteEnd, onUnreadable })
+
+  const userOf = ({ tokens }: LiveSession) => userInLog(keyring, tokens)
 
   function noteEnd(ended: Ended): void {
     options.onEnded(ended)
@@ -148,7 +154,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     // A replica with the earlier CLIENT_ID has just refreshed it.
     if (kind === 'precondition_failed') return await find(key, request)
     if (kind === 'gone') return await endedBefore(key)
-    noteEnd({ key, reason: 'absolute', request })
+    noteEnd({ key, reason: 'absolute', request, user: userOf(session) })
     return { kind: 'ended', reason: 'absolute', at: endsAt }
   }
 
@@ -173,17 +179,26 @@ export function createSessions(options: SessionsOptions): Sessions {
     touch: store.touch,
     end,
     replaceTokens: createReplaceTokens(options),
-    async endRefused(key, { gen, endsAt }, attempt) {
+    async endRefused(session, { attempt, reason }) {
+      const { key } = session
+      const { gen, endsAt } = session.record
       const forMs = endsAt - clock.wall()
+      const noteRefused = (): void => {
+        log.info(
+          { event: 'refresh.refused', reason, recordKey: inLog(key) },
+          'the authorization server refused the refresh token: the session ends',
+        )
+        noteEnd({ key, reason: 'refused', user: userOf(session) })
+      }
       // No revocation: the authorization server has just said that the refresh token is not valid.
       const ended = await store.endUntilTaken(key, { gen, attempt, reason: 'refused' }, forMs)
       if (ended.kind === 'pending') {
         void ended.result.then(({ kind }) => {
-          if (kind === 'ended') noteEnd({ key, reason: 'refused' })
+          if (kind === 'ended') noteRefused()
         })
         throw new StoreUnavailable(new Error('the end of the session is not stored yet'))
       }
-      if (ended.kind === 'ended') noteEnd({ key, reason: 'refused' })
+      if (ended.kind === 'ended') noteRefused()
       return ended.kind
     },
   }
@@ -245,6 +260,11 @@ function forClient(session: LiveSession, clientId: string): LiveSession {
   return { ...session, record: { ...record, endsAt }, tokens: { ...tokens, refreshToken: null } }
 }
 
+/** As the log names the user of these tokens; undefined where nobody said whose they are. */
+function userInLog(keyring: Keyring, { user }: TokenSet): string | undefined {
+  return user ? keyring.digitsOf('users', user.id) : undefined
+}
+
 /** Logs that a session ended, for the server and for the operator's commands. */
 export function logEnded(log: Logger, { key, reason, request, user }: Ended): void {
   const line = { event: 'session.ended', reason, recordKey: inLog(key), ...request }
@@ -269,8 +289,7 @@ export function createEndSession(options: EndSessionOptions): EndSession {
     const ended = await store.end(key, { reason, ...(gen === undefined ? {} : { gen }) })
     if (ended.kind !== 'ended') return false
     const opened = openTokens(keyring, key, ended.tokens)
-    const user = opened?.tokens.user
-    options.onEnded({ key, reason, request, user: user ? keyring.digitsOf('users', user.id) : undefined })
+    options.onEnded({ key, reason, request, user: opened ? userInLog(keyring, opened.tokens) : undefined })
     if (opened === null) options.onUnreadable(key)
     else if (reason !== 'replaced') options.revoke(opened.tokens)
     // An entry that stays is dropped when it is claimed.

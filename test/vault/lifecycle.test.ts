@@ -7,7 +7,7 @@ import { sealTokens, type TokenSet } from '../../src/vault/sealed-tokens.ts'
 import type { EndReason } from '../../src/vault/session.ts'
 import { createMemoryStore } from '../../src/vault/store/memory/store.ts'
 import { createOutbox } from '../../src/vault/store/outbox.ts'
-import type { RecordKey } from '../../src/vault/store/record.ts'
+import type { RecordKey, SessionRecord } from '../../src/vault/store/record.ts'
 import { type SessionStore, StoreUnavailable } from '../../src/vault/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
 import { until } from '../helpers/wait.ts'
@@ -236,19 +236,21 @@ t.test('a refused session ends unless its tokens or its lease are of another att
   const [replaced, held, free, gone] = [newKey(), newKey(), newKey(), newKey()]
   for (const key of [replaced, held, free, gone]) await sessions.create(key, granted(), 'code')
   const record = async (key: RecordKey) => (await memory.read(key))!
+  const refuse = (key: RecordKey, record: SessionRecord) =>
+    sessions.endRefused({ key, record, tokens: granted() }, { attempt: 'mine', reason: 'invalid_grant' })
 
   const before = await record(replaced)
   await memory.replaceTokens(replaced, { gen: 1, tokens: before.tokens })
-  t.equal(await sessions.endRefused(replaced, before, 'mine'), 'precondition_failed')
+  t.equal(await refuse(replaced, before), 'precondition_failed')
   await memory.beginRefresh(held, leaseRequest('of another replica'))
-  t.equal(await sessions.endRefused(held, await record(held), 'mine'), 'precondition_failed')
+  t.equal(await refuse(held, await record(held)), 'precondition_failed')
   const last = await record(gone)
   await memory.end(gone)
-  t.equal(await sessions.endRefused(gone, last, 'mine'), 'gone')
+  t.equal(await refuse(gone, last), 'gone')
   t.strictSame(ended, [])
 
   await memory.beginRefresh(free, leaseRequest('mine'))
-  t.equal(await sessions.endRefused(free, await record(free), 'mine'), 'ended')
+  t.equal(await refuse(free, await record(free)), 'ended')
   t.strictSame(ended, ['refused'])
   t.equal((await memory.readEnd(free))?.reason, 'refused')
   t.strictSame(revoked, [], 'the authorization server already refused them')

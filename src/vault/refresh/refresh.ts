@@ -7,6 +7,7 @@ import { withTimeout } from '../../timeout.ts'
 import type { Sessions } from '../lifecycle.ts'
 import type { LiveSession } from '../session.ts'
 import { inLog, type SessionStore, StoreUnavailable } from '../store/store.ts'
+import { createFailing, type Failing } from './failing.ts'
 import type { Gate, Pass } from './gate.ts'
 import { type Presentation, present } from './presentation.ts'
 import { type Judgement, judge, leaseMs, mayPresent, type NotGranted, resetAfterMs } from './rules.ts'
@@ -84,6 +85,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   const working = new Set<Promise<unknown>>()
   const open = new Set<Presentation>()
   const self = { startedAt: clock.monotonic(), stopping: false }
+  const failing = createFailing(clock.monotonic)
   let closing: NodeJS.Timeout | undefined
 
   async function refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
@@ -99,8 +101,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
       open.add(presentation)
       const done = presentation.outcome.finally(() => open.delete(presentation))
       const outcome = await withTimeout(done, pace.timeoutMs + UNSENT_TOLERANCE_MS)
-      if (outcome === null) void track(done.then((late) => conclude(options, presented, late, true)))
-      return await conclude(options, presented, outcome, false)
+      if (outcome === null) void track(done.then((late) => conclude(options, failing, presented, late, true)))
+      return await conclude(options, failing, presented, outcome, false)
     } finally {
       pass.leave()
     }
@@ -215,6 +217,7 @@ function isAnswer(outcome: TokenOutcome): boolean {
  */
 async function conclude(
   options: RefreshOptions,
+  failing: Failing,
   presented: PresentedLease,
   outcome: TokenOutcome | null,
   late: boolean,
@@ -237,19 +240,26 @@ async function conclude(
     events.refreshed(trigger, outcome?.kind ?? 'in_doubt', (at - sentAt) / 1_000)
   const retryAfter = outcome?.kind === 'unavailable' ? outcome.retryAfterSeconds : null
   if (works !== null) pass.report(works, retryAfter === null ? null : retryAfter * 1_000)
+  const reason = outcome !== null && 'reason' in outcome ? outcome.reason : undefined
   if (event !== null) {
-    const reason = outcome !== null && 'reason' in outcome ? outcome.reason : undefined
-    const retryInMs = callers.kind === 'wait' ? callers.ms : 0
+    failing.note(session.key)
+    const retryInMs = callers.kind === 'wait' ? Math.round(callers.ms) : 0
     log.warn({ event, reason, retryInMs, recordKey: inLog(session.key) }, TEXTS[event])
   }
-  return await apply(options, presented, judgement)
+  const recovered = outcome?.kind === 'granted' ? failing.take(session.key) : null
+  if (recovered !== null)
+    log.info({ event: 'refresh.recovered', ...recovered, recordKey: inLog(session.key) }, RECOVERED)
+  return await apply(options, presented, judgement, reason)
 }
+
+const RECOVERED = 'a refresh brought tokens after attempts that failed: the session was not affected'
 
 /** Writes what follows to the record. */
 async function apply(
-  { store, sessions, log }: RefreshOptions,
+  { store, sessions }: RefreshOptions,
   { session, attempt }: PresentedLease,
   { write, callers }: Judgement,
+  reason: string | undefined,
 ): Promise<RefreshResult> {
   const { key, record } = session
   switch (write.kind) {
@@ -264,12 +274,8 @@ async function apply(
     }
     case 'end': {
       // Throws while Redis does not take the end. The store goes on trying, so the session still ends.
-      if ((await sessions.endRefused(key, record, attempt)) === 'precondition_failed') return callers
-      log.info(
-        { event: 'refresh.refused', error: 'invalid_grant', recordKey: inLog(key) },
-        'the authorization server refused the refresh token: the session ends',
-      )
-      return { kind: 'ended' }
+      const ended = await sessions.endRefused(session, { attempt, reason })
+      return ended === 'precondition_failed' ? callers : { kind: 'ended' }
     }
   }
 }
