@@ -9,7 +9,7 @@ interface Rule {
   readonly alert: string
   readonly expr: string
   readonly labels: { readonly severity: string }
-  readonly annotations: { readonly summary: string; readonly runbook: string }
+  readonly annotations: { readonly summary: string; readonly runbook_url: string }
 }
 
 interface RuleTest {
@@ -90,7 +90,7 @@ t.test('the runbook has one section for each alert, with what users see, checks 
     t.match(section, /^\*\*Users see\*\* [\s\S]*^\*\*Check\*\*\n1\. [\s\S]*^\*\*Do\*\* /m)
   }
   for (const rule of rules) {
-    t.equal(rule.annotations.runbook, `docs/runbook.md#${rule.alert.toLowerCase()}`)
+    t.ok(rule.annotations.runbook_url.endsWith(`docs/runbook.md{{ end }}#${rule.alert.toLowerCase()}`))
     t.match(rule.labels.severity, /^(page|ticket)$/)
   }
 })
@@ -101,6 +101,65 @@ t.test('a unit test shows each alert silent and firing', async (t) => {
   for (const alert of alerts) {
     const fires = cases.flatMap((test) => (test.alertname === alert ? [test.exp_alerts.length > 0] : []))
     t.strictSame([...new Set(fires)].sort(), [false, true], alert)
+  }
+})
+
+interface Inhibition {
+  readonly source_matchers: readonly string[]
+  readonly target_matchers: readonly string[]
+  readonly equal: readonly string[]
+}
+
+/** The alerts that a list of Alertmanager's matchers selects. Alertmanager anchors its patterns. */
+function matched(matchers: readonly string[]): string[] {
+  return alerts.filter((alert) =>
+    matchers.every((matcher) => {
+      const [, operator, value = ''] = /^alertname (=~|!=|=) "?([^"]+)"?$/.exec(matcher) ?? []
+      if (operator === '=~') return new RegExp(`^(?:${value})$`).test(alert)
+      return (operator === '=') === (alert === value)
+    }),
+  )
+}
+
+t.test('one outage is one page', async (t) => {
+  const { inhibit_rules: inhibitions } = parse(read('deploy/prometheus/alertmanager.yml')) as {
+    inhibit_rules: readonly Inhibition[]
+  }
+  const inhibited = (alert: string, firing: readonly string[]) =>
+    inhibitions.some(
+      ({ source_matchers, target_matchers }) =>
+        matched(target_matchers).includes(alert) &&
+        matched(source_matchers).some((source) => source !== alert && firing.includes(source)),
+    )
+  const pages = new Set(rules.filter(({ labels }) => labels.severity === 'page').map(({ alert }) => alert))
+  const outages = {
+    BffDown: ['BffDown', 'BffReplicaDown', 'BffStoreDown', 'BffServerErrors'],
+    BffStoreDown: [
+      'BffStoreDown',
+      'BffServerErrors',
+      'BffSignInsFailing',
+      'BffStoreRetries',
+      'BffRefreshesLate',
+    ],
+    BffTokenEndpointFailing: [
+      'BffTokenEndpointFailing',
+      'BffRefreshesInDoubt',
+      'BffSignInsFailing',
+      'BffServerErrors',
+      'BffUpstreamFailing',
+    ],
+    BffUpstreamFailing: ['BffUpstreamFailing', 'BffServerErrors', 'BffUpstreamSlow'],
+  }
+  for (const [page, firing] of Object.entries(outages)) {
+    t.strictSame(
+      firing.filter((alert) => pages.has(alert) && !inhibited(alert, firing)),
+      [page],
+    )
+  }
+  for (const { source_matchers, target_matchers, equal } of inhibitions) {
+    t.equal(matched(source_matchers).length, 1)
+    t.ok(matched(target_matchers).length > 1)
+    t.strictSame(equal, ['job'])
   }
 })
 
