@@ -1,4 +1,4 @@
-import type { RecordKey } from '../store/store.ts'
+import type { RecordKey } from '../store/record.ts'
 
 /** Sessions whose refreshes fail, in this process. */
 export interface Failing {
