@@ -21,8 +21,11 @@ const DEFAULTS = {
   baseUrl: 'https://api.example.com',
   oauth: {
     authorizeUrl: 'https://auth.example.com/oauth/authorize',
+    authorizeParameters: [],
     tokenUrl: 'https://auth.example.com/oauth/token',
+    clientAuth: 'post',
     revocationUrl: null,
+    endSessionUrl: null,
     issuer: null,
     clientId: 'client-1',
     clientSecret: 'client-secret-value',
@@ -80,15 +83,19 @@ t.test('the configuration holds the value of every variable', async (t) => {
     BASE_URL: 'https://API.example.com:8443/v1/',
     AUTH_URL: 'https://auth.example.com/identity/',
     PUBLIC_URL: 'http://LOCALHOST:3000/',
-    OAUTH_AUTHORIZE_URL: 'https://auth.example.com/a/',
-    OAUTH_TOKEN_URL: 'https://auth.example.com/t',
-    OAUTH_REVOCATION_URL: 'https://auth.example.com/r',
+    OAUTH_AUTHORIZE_URL: 'https://auth.example.com/a/?b',
+    OAUTH_AUTHORIZE_PARAMS: 'prompt=consent&nonce={random}',
+    OAUTH_TOKEN_URL: 'https://auth.example.com/t/',
+    OAUTH_CLIENT_AUTH: 'basic',
+    OAUTH_REVOCATION_URL: 'https://auth.example.com/r/',
+    OAUTH_END_SESSION_URL: 'https://auth.example.com/e?a=b',
     OAUTH_ISSUER: 'https://auth.example.com/',
     OAUTH_SCOPE: 'one two',
     OAUTH_FLOWS: 'code, client',
     CLIENT_FLUX_ALLOWED: 'DEMO/flux-1,DEMO/a.b~c',
     OAUTH_REDIRECT: 'fixed',
     OAUTH_PKCE: 'off',
+    OAUTH_REFUSED_GRANT: '400:empty,401:a_b',
     TOKEN_TIMEOUT_MS: '500',
     SESSION_SECRET: `${SESSION_SECRET}, ${OTHER_SECRET}`,
     REDIS_URL: 'rediss://redis/3',
@@ -137,14 +144,24 @@ t.test('the configuration holds the value of every variable', async (t) => {
     baseUrl: 'https://api.example.com:8443/v1',
     oauth: {
       ...DEFAULTS.oauth,
-      authorizeUrl: 'https://auth.example.com/a',
-      tokenUrl: 'https://auth.example.com/t',
-      revocationUrl: 'https://auth.example.com/r',
+      authorizeUrl: 'https://auth.example.com/a/?b',
+      authorizeParameters: [
+        { name: 'prompt', value: 'consent' },
+        { name: 'nonce', value: null },
+      ],
+      tokenUrl: 'https://auth.example.com/t/',
+      clientAuth: 'basic',
+      revocationUrl: 'https://auth.example.com/r/',
+      endSessionUrl: 'https://auth.example.com/e?a=b',
       issuer: 'https://auth.example.com/',
       scope: 'one two',
       flows: ['code', 'client'],
       redirect: 'fixed',
       pkce: false,
+      refusedGrants: [
+        { status: 400, code: null },
+        { status: 401, code: 'a_b' },
+      ],
       tokenTimeoutMs: 500,
     },
     egress: {
@@ -192,14 +209,18 @@ t.test('the configuration holds the value of every variable', async (t) => {
   })
 })
 
-t.test('a URL loses one trailing slash only, and the scope defaults to the resource server', async (t) => {
-  const config = configOf({
-    BASE_URL: 'https://api.example.com/v1//',
-    OAUTH_TOKEN_URL: 'https://a.example/token//',
-  })
+t.test('a base URL loses one trailing slash only, and the scope defaults to it', async (t) => {
+  const config = configOf({ BASE_URL: 'https://api.example.com/v1//' })
   t.equal(config.baseUrl, 'https://api.example.com/v1/')
   t.equal(config.oauth.scope, 'https://api.example.com/v1/')
-  t.equal(config.oauth.tokenUrl, 'https://a.example/token/')
+})
+
+t.test('the addresses of OAuth endpoints are kept to the letter', async (t) => {
+  for (const url of ['https://a.example', 'https://a.example/token/', 'https://A.example:443/x//%7e/../']) {
+    const all = { OAUTH_AUTHORIZE_URL: url, OAUTH_TOKEN_URL: url, OAUTH_REVOCATION_URL: url }
+    const { oauth } = configOf({ ...all, OAUTH_END_SESSION_URL: url })
+    t.strictSame([oauth.authorizeUrl, oauth.tokenUrl, oauth.revocationUrl, oauth.endSessionUrl], Array(4).fill(url))
+  }
 })
 
 t.test('plain http is accepted on loopback, elsewhere only if allowed and with a warning', async (t) => {

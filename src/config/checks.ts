@@ -20,6 +20,7 @@ const ADDRESSES = [
   'OAUTH_AUTHORIZE_URL',
   'OAUTH_TOKEN_URL',
   'OAUTH_REVOCATION_URL',
+  'OAUTH_END_SESSION_URL',
   'OAUTH_ISSUER',
 ] as const
 
@@ -66,10 +67,25 @@ export function relationFaults(values: Partial<Values>): string[] {
     if (certificate && key && !isKeyOf(certificate, key))
       faults.push(`${keyName} is not the key of the first certificate in ${certificateName}`)
   }
+  faults.push(...repeatedParameters(values))
   if (values.PORT !== undefined && values.PORT !== 0 && values.PORT === values.OPS_PORT) {
     faults.push(`OPS_PORT must not be the same as PORT, but both are ${values.PORT}`)
   }
   return faults
+}
+
+/** RFC 6749 section 3.1: no parameter of the authorization request is sent twice. */
+function repeatedParameters({
+  OAUTH_AUTHORIZE_URL: url,
+  OAUTH_AUTHORIZE_PARAMS: added,
+}: Partial<Values>): string[] {
+  if (!url || !added) return []
+  const own = new URL(url).searchParams
+  return added
+    .filter(({ name }) => own.has(name))
+    .map(
+      ({ name }) => `OAUTH_AUTHORIZE_PARAMS has the parameter ${quoted(name)} of OAUTH_AUTHORIZE_URL again`,
+    )
 }
 
 /** Faults between the declared operations and other variables. */
@@ -105,6 +121,7 @@ function endpointsBelowBase(values: Partial<Values>): { prefix: string; path: st
     values.OAUTH_AUTHORIZE_URL ?? `${auth}/oauth/authorize`,
     values.OAUTH_TOKEN_URL ?? `${auth}/oauth/token`,
     values.OAUTH_REVOCATION_URL ?? null,
+    values.OAUTH_END_SESSION_URL ?? null,
   ]
     .flatMap((url) => (url === null ? [] : [new URL(url)]))
     .filter((url) => url.origin === origin)

@@ -176,8 +176,13 @@ function toTracing(values: Values) {
 export function toOauth(values: Pick<Values, OauthName>) {
   return {
     authorizeUrl: values.OAUTH_AUTHORIZE_URL ?? `${values.AUTH_URL}/oauth/authorize`,
+    /** Further parameters of each authorization request. */
+    authorizeParameters: values.OAUTH_AUTHORIZE_PARAMS ?? [],
     tokenUrl: values.OAUTH_TOKEN_URL ?? `${values.AUTH_URL}/oauth/token`,
+    clientAuth: values.OAUTH_CLIENT_AUTH,
     revocationUrl: values.OAUTH_REVOCATION_URL,
+    /** null: a sign-out ends at this server. */
+    endSessionUrl: values.OAUTH_END_SESSION_URL,
     issuer: values.OAUTH_ISSUER,
     clientId: values.CLIENT_ID,
     clientSecret: values.CLIENT_SECRET,

@@ -167,7 +167,7 @@ export const NETWORK = printable(
 )
 
 /** The URL, or why it is refused. Text that may hold credentials is never printed. */
-function parseUrl(text: string): URL | Refused {
+export function parseUrl(text: string): URL | Refused {
   if (text.includes('@')) return new Refused('must not hold an @ (no user name or password)')
   if (/[?#]/.test(text)) return new Refused('must not have a query or a fragment')
   // The URL parser drops tabs and newlines, turns `\` into `/` and accepts `https:host`: all are mistakes here.

@@ -22,7 +22,14 @@ import {
   WAC_AND_FLUX,
   wholeNumber,
 } from './kinds.ts'
-import { REFUSED_GRANTS } from './oauth.ts'
+import {
+  AUTHORIZATION_ENDPOINT,
+  AUTHORIZE_PARAMETERS,
+  END_SESSION_ENDPOINT,
+  ENDPOINT,
+  REFUSED_GRANTS,
+  TOKEN_ENDPOINT,
+} from './oauth.ts'
 import { OPERATIONS } from './operations-file.ts'
 import { CSP_SOURCES, PERMISSIONS_POLICY } from './page-policy.ts'
 import { REDIS_TARGET } from './redis-url.ts'
@@ -98,11 +105,27 @@ export const TABLE = {
     ),
   ),
 
-  OAUTH_AUTHORIZE_URL: optional(ADDRESS, 'authorization endpoint (default: AUTH_URL/oauth/authorize)'),
-  OAUTH_TOKEN_URL: optional(ADDRESS, 'token endpoint (default: AUTH_URL/oauth/token)'),
+  OAUTH_AUTHORIZE_URL: optional(
+    AUTHORIZATION_ENDPOINT,
+    'authorization endpoint (default: AUTH_URL/oauth/authorize)',
+  ),
+  OAUTH_AUTHORIZE_PARAMS: optional(
+    AUTHORIZE_PARAMETERS,
+    'further parameters of the authorization request, as a query string',
+  ),
+  OAUTH_TOKEN_URL: optional(TOKEN_ENDPOINT, 'token endpoint (default: AUTH_URL/oauth/token)'),
+  OAUTH_CLIENT_AUTH: withDefault(
+    'post',
+    oneOf('post', 'basic'),
+    'how CLIENT_SECRET goes to the token and the revocation endpoint: in the form, or by HTTP Basic',
+  ),
   OAUTH_REVOCATION_URL: optional(
-    ADDRESS,
+    ENDPOINT,
     'revocation endpoint (RFC 7009), used at sign-out and when an operator ends a session; not when a new sign-in replaces one',
+  ),
+  OAUTH_END_SESSION_URL: optional(
+    END_SESSION_ENDPOINT,
+    'where users sign out at the authorization server too; a sign-out leads there',
   ),
   OAUTH_ISSUER: optional(ISSUER, 'issuer that an `iss` in the callback must equal (RFC 9207)'),
   OAUTH_SCOPE: optional(SCOPE, 'scope to ask for (default: BASE_URL)'),
@@ -346,8 +369,11 @@ export const OAUTH_NAMES = [
   'CLIENT_ID',
   'CLIENT_SECRET',
   'OAUTH_AUTHORIZE_URL',
+  'OAUTH_AUTHORIZE_PARAMS',
   'OAUTH_TOKEN_URL',
+  'OAUTH_CLIENT_AUTH',
   'OAUTH_REVOCATION_URL',
+  'OAUTH_END_SESSION_URL',
   'OAUTH_ISSUER',
   'OAUTH_SCOPE',
   'OAUTH_FLOWS',

@@ -1,7 +1,9 @@
+import { randomBytes } from 'node:crypto'
 import {
   allowInsecureRequests,
   authorizationCodeGrant,
   buildAuthorizationUrl,
+  ClientSecretBasic,
   ClientSecretPost,
   Configuration,
   type CustomFetch,
@@ -17,13 +19,13 @@ import {
 } from 'openid-client'
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import { withParameters } from '../config/oauth.ts'
 import type { RedirectFlow } from '../config/variables.ts'
 import type { Secret } from '../secret.ts'
 import { createTokenFetch, type RequestBounds } from './token-fetch.ts'
 import {
   acceptTokens,
   classifyFailure,
-  type ErrorAnswer,
   isInvalidGrant,
   isRefusedRefresh,
   readRevocation,
@@ -111,20 +113,25 @@ export function createAuthorizationServer({
    * timeout.
    */
   function configuration(over = tokenFetch, bounds?: RequestBounds, read = readTokens): Configuration {
+    const [authorizationEndpoint = ''] = oauth.authorizeUrl.split('?')
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
-      authorization_endpoint: oauth.authorizeUrl,
+      // Its query would be written anew with the parameters.
+      authorization_endpoint: authorizationEndpoint,
       token_endpoint: oauth.tokenUrl,
       ...(oauth.revocationUrl === null ? {} : { revocation_endpoint: oauth.revocationUrl }),
     }
     const secret = oauth.clientSecret.reveal()
-    const settings = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
+    const authentication = oauth.clientAuth === 'basic' ? ClientSecretBasic(secret) : ClientSecretPost(secret)
+    const settings = new Configuration(metadata, oauth.clientId, {}, authentication)
     // openid-client converts seconds back to milliseconds, and 2.01 s gives no whole number.
     settings.timeout = undefined
     const fetchWithin: TokenFetch = (url, options) => over.within(bounds ?? wholeTimeout())(url, options)
     const send = wrapTokenFetch(fetchWithin)
-    settings[customFetch] = (async (url, options) =>
-      await read(await send(url, options as Parameters<TokenFetch>[1]))) as CustomFetch
+    settings[customFetch] = (async (url, given) => {
+      const options = given as Parameters<TokenFetch>[1]
+      return await read(await send(url, options), [secret, ...secretsIn(options)])
+    }) as CustomFetch
     // The configuration has already decided whether plain http is permitted.
     allowInsecureRequests(settings)
     return settings
@@ -135,11 +142,9 @@ export function createAuthorizationServer({
     return { sendBefore: clock.monotonic() + timeoutMs, signal: AbortSignal.timeout(timeoutMs) }
   }
 
-  /** `secrets`: what the request holds besides the client's secret. */
   async function request(
     grant: () => Promise<TokenEndpointResponse>,
-    secrets: readonly (string | Secret | null)[] = [],
-    isRefusal: (answer: ErrorAnswer) => boolean = isInvalidGrant,
+    isRefusal = isInvalidGrant,
   ): Promise<TokenOutcome> {
     const requestedAt = clock.wall()
     try {
@@ -147,13 +152,9 @@ export function createAuthorizationServer({
       if (outcome.kind === 'granted') grantedAt = requestedAt
       return outcome
     } catch (error) {
-      const failure = classifyFailure(error, {
-        secrets: revealed([oauth.clientSecret, ...secrets]),
-        isRefusal,
-      })
-      if (grantedAt === null || failure.kind !== 'unavailable' || !failure.rejectsClient) return failure
-      const until = new Date(grantedAt).toISOString()
-      return { ...failure, reason: `${failure.reason} (${ACCEPTED_BEFORE} ${until})` }
+      const failure = classifyFailure(error, isRefusal)
+      if (failure.kind !== 'unavailable' || !failure.rejectsClient) return failure
+      return { ...failure, reason: `${failure.reason}${clientAdvice(grantedAt)}` }
     }
   }
 
@@ -167,8 +168,11 @@ export function createAuthorizationServer({
         ...(verifier === null
           ? {}
           : { code_challenge: await calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256' }),
+        ...Object.fromEntries(
+          oauth.authorizeParameters.map(({ name, value }) => [name, value ?? random128()]),
+        ),
       })
-      return url.href
+      return withParameters(oauth.authorizeUrl, url.searchParams)
     },
 
     redeemCode({ redirectUri, code, verifier }) {
@@ -176,13 +180,11 @@ export function createAuthorizationServer({
       // because not every server echoes them.
       const cameBack = new URL(redirectUri)
       cameBack.searchParams.set('code', code)
-      return request(
-        () =>
-          authorizationCodeGrant(configuration(signInFetch), cameBack, {
-            expectedState: skipStateCheck,
-            ...(verifier === null ? {} : { pkceCodeVerifier: verifier }),
-          }),
-        [code, verifier],
+      return request(() =>
+        authorizationCodeGrant(configuration(signInFetch), cameBack, {
+          expectedState: skipStateCheck,
+          ...(verifier === null ? {} : { pkceCodeVerifier: verifier }),
+        }),
       )
     },
 
@@ -191,13 +193,11 @@ export function createAuthorizationServer({
         name,
         typeof value === 'string' ? value : value.reveal(),
       ])
-      return request(
-        () =>
-          genericGrantRequest(configuration(signInFetch), grantType, {
-            ...Object.fromEntries(fields),
-            scope: oauth.scope,
-          }),
-        Object.values(parameters),
+      return request(() =>
+        genericGrantRequest(configuration(signInFetch), grantType, {
+          ...Object.fromEntries(fields),
+          scope: oauth.scope,
+        }),
       )
     },
 
@@ -208,7 +208,6 @@ export function createAuthorizationServer({
     refresh: (refreshToken, bounds) =>
       request(
         () => refreshTokenGrant(configuration(tokenFetch, bounds), refreshToken.reveal()),
-        [refreshToken],
         (answer) => isRefusedRefresh(answer, oauth.refusedGrants),
       ),
 
@@ -219,8 +218,7 @@ export function createAuthorizationServer({
         await tokenRevocation(settings, token.reveal(), { token_type_hint: hint })
         return null
       } catch (error) {
-        const secrets = revealed([oauth.clientSecret, token])
-        return classifyFailure(error, { secrets, isRefusal: () => false }).reason
+        return classifyFailure(error, () => false).reason
       }
     },
 
@@ -230,8 +228,30 @@ export function createAuthorizationServer({
   }
 }
 
-function revealed(secrets: readonly (string | Secret | null)[]): string[] {
-  return secrets.flatMap((secret) =>
-    secret === null ? [] : typeof secret === 'string' ? secret : secret.reveal(),
-  )
+/** What to do when the token endpoint rejects this client. */
+function clientAdvice(grantedAt: number | null): string {
+  return grantedAt === null
+    ? ': check CLIENT_ID, CLIENT_SECRET and OAUTH_CLIENT_AUTH'
+    : ` (${ACCEPTED_BEFORE} ${new Date(grantedAt).toISOString()})`
+}
+
+function random128(): string {
+  return randomBytes(16).toString('base64url')
+}
+
+/** Parameters of a token request or a revocation that no log may show. */
+const SECRET_PARAMETERS = [
+  'client_secret',
+  'code',
+  'code_verifier',
+  'refresh_token',
+  'token',
+  'password',
+] as const
+
+function secretsIn({ body, headers }: Parameters<TokenFetch>[1]): string[] {
+  const form = new URLSearchParams(String(body))
+  const [, credentials = ''] = /^basic (.+)$/i.exec(headers.authorization ?? '') ?? []
+  const basic = Buffer.from(credentials, 'base64').toString().split(':')
+  return [...SECRET_PARAMETERS.flatMap((name) => form.getAll(name)), credentials, ...basic.slice(1)]
 }

@@ -87,18 +87,20 @@ const MAX_RETRY_AFTER_SECONDS = 60
 
 /**
  * The response to a token request as openid-client accepts it. For an odd optional member openid-client would reject
- * the whole response, and with it the rotated refresh token. Throws `NoTokens` for a response without tokens.
+ * the whole response, and with it the rotated refresh token. Throws `NoTokens` for a response without tokens; `secrets`
+ * are those of the request.
  */
-export async function readTokens(response: Response): Promise<Response> {
+export async function readTokens(response: Response, secrets: readonly string[]): Promise<Response> {
   const text = await response.text()
-  if (response.status !== 200) throw new NoTokens(response, text)
+  const noTokens = (fault?: string) => new NoTokens(response, text, { secrets, fault })
+  if (response.status !== 200) throw noTokens()
   const body = parseObject(text)
-  if (body === null) throw new NoTokens(response, text, 'unreadable')
+  if (body === null) throw noTokens('unreadable')
   const { refresh_token, scope, token_type = null, expires_in, id_token: _unused, ...rest } = body
-  if (typeof body.access_token !== 'string') throw new NoTokens(response, text, 'without an access token')
+  if (typeof body.access_token !== 'string') throw noTokens('without an access token')
   // openid-client accepts DPoP tokens too, which must not be sent as bearer tokens.
   if (token_type !== null && !/^bearer$/i.test(String(token_type)))
-    throw new NoTokens(response, text, 'with a token that is no bearer token')
+    throw noTokens('with a token that is no bearer token')
   return Response.json({
     ...rest,
     token_type: 'bearer',
@@ -109,23 +111,26 @@ export async function readTokens(response: Response): Promise<Response> {
 }
 
 /** The response to a revocation as openid-client accepts it. Throws `NoTokens` unless it reports success. */
-export async function readRevocation(response: Response): Promise<Response> {
+export async function readRevocation(response: Response, secrets: readonly string[]): Promise<Response> {
   const text = await response.text()
   if (response.ok) return new Response(null, { status: 200 })
-  throw new NoTokens(response, text)
+  throw new NoTokens(response, text, { secrets })
 }
 
 /** The response reports an error, or holds no tokens that can be used. */
 export class NoTokens extends Error {
   readonly status: number
   readonly code: string | null
-  /** As it came. */
   readonly description: string | null
   readonly isEmpty: boolean
   /** Seconds from 0 to a minute; null where the response does not say. */
   readonly retryAfterSeconds: number | null
 
-  constructor({ status, headers }: Response, text: string, fault = '') {
+  constructor(
+    { status, headers }: Response,
+    text: string,
+    { secrets = [], fault = '' }: { secrets?: readonly string[]; fault?: string | undefined } = {},
+  ) {
     const { error, error_description: description } = parseObject(text) ?? {}
     const code = typeof error === 'string' && error !== '' ? error : null
     const to = status >= 300 && status < 400 ? placeOf(headers.get('location')) : null
@@ -134,7 +139,8 @@ export class NoTokens extends Error {
     this.name = 'NoTokens'
     this.status = status
     this.code = code
-    this.description = typeof description === 'string' && description !== '' ? description : null
+    this.description =
+      typeof description === 'string' && description !== '' ? quoteForeign(description, secrets) : null
     this.isEmpty = text === ''
     this.retryAfterSeconds = retryAfter(headers)
   }
@@ -253,14 +259,6 @@ const OF_ALL_GRANTS: ReadonlySet<string> = new Set([
   'slow_down',
 ])
 
-/** What is known of the request that failed. */
-interface FailureFacts {
-  /** What the request held: replaced in the description. */
-  secrets: readonly string[]
-  /** Whether a 4xx other than 429 says that the grant itself is dead. */
-  isRefusal: (answer: ErrorAnswer) => boolean
-}
-
 /** RFC 6749 section 5.2; oauth2orize sends it with 403. */
 export function isInvalidGrant({ code }: ErrorAnswer): boolean {
   return code === 'invalid_grant'
@@ -280,10 +278,13 @@ export function isRefusedRefresh(
   )
 }
 
-/** What an error of openid-client's grant functions means; never `granted`. */
+/**
+ * What an error of openid-client's grant functions means; never `granted`. `isRefusal` says whether a 4xx other than
+ * 429 means that the grant itself is dead.
+ */
 export function classifyFailure(
   error: unknown,
-  { secrets, isRefusal }: FailureFacts,
+  isRefusal: (answer: ErrorAnswer) => boolean,
 ): Exclude<TokenOutcome, { kind: 'granted' }> {
   const noResponse = findCause(error, NoTokenResponse)
   if (noResponse !== null) {
@@ -293,10 +294,9 @@ export function classifyFailure(
   }
   const noTokens = findCause(error, NoTokens)
   if (noTokens === null) return inDoubt(errorName(error))
-  const { status, message: reason, retryAfterSeconds, isEmpty } = noTokens
+  const { status, message: reason, retryAfterSeconds, isEmpty, description } = noTokens
   if (status < 300) return inDoubt(reason)
   const code = noTokens.code !== null && PRINTABLE_CODE.test(noTokens.code) ? noTokens.code : null
-  const description = noTokens.description === null ? null : quoteForeign(noTokens.description, secrets)
   const answer = { status, code, isEmpty, description }
   // Some servers redirect to a page whatever went wrong, also after they have acted.
   if (status < 400) return { ...inDoubt(reason), answer }
@@ -351,7 +351,7 @@ const PRINTABLE_CODE = /^[\x20-\x7e]{1,64}$/
 /** The code goes to the log: only the characters that RFC 6749 allows in it, and at most 64 of them. */
 function describeCode(code: string): string {
   if (!PRINTABLE_CODE.test(code)) return 'with an unreadable error code'
-  return CLIENT_ERRORS.has(code) ? `${code}: check CLIENT_ID and CLIENT_SECRET` : code
+  return code
 }
 
 /** A name that a program gave the failure: it holds no text of the other side, so it may be logged. */

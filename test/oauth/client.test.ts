@@ -112,7 +112,7 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
     {
       ...UNAVAILABLE,
       rejectsClient: true,
-      reason: 'the response was 401 invalid_client: check CLIENT_ID and CLIENT_SECRET',
+      reason: 'the response was 401 invalid_client: check CLIENT_ID, CLIENT_SECRET and OAUTH_CLIENT_AUTH',
     },
   ],
   ['invalid_client, challenge', error('401 No', 'invalid_client', CHALLENGE), { reason: /invalid_client/ }],
@@ -172,6 +172,85 @@ t.test('OAUTH_REFUSED_GRANT says which further answers to a refresh are refusals
     const redeemed = await client.redeemCode({ redirectUri: url, code: 'c', verifier: null })
     t.equal(redeemed.kind === 'refused', /invalid_grant/.test(response), 'a code has no such shapes')
   }
+})
+
+t.test('invalid_client after a grant says until when the client was accepted', async (t) => {
+  const answers = [http('200 OK', JSON.stringify(GOOD)), error('401 No', 'invalid_client')]
+  const { url } = await rawTokenEndpoint(t, (socket) => socket.write(answers.shift() ?? ''))
+  const client = clientOf(t, url)
+  t.match(await client.refresh(TOKEN, bounds(60_000)), { kind: 'granted' })
+  t.match(await client.refresh(TOKEN, bounds(60_000)), {
+    rejectsClient: true,
+    reason:
+      /^the response was 401 invalid_client: this client was accepted at 1970-01-01T00:16:40.000Z, so the server may be unable/,
+  })
+})
+
+t.test(
+  'with OAUTH_CLIENT_AUTH=basic the secret goes by HTTP Basic to both endpoints, form-encoded',
+  async (t) => {
+    const { url, requests } = await rawTokenEndpoint(t, (socket) =>
+      socket.write(
+        http(
+          '400 No',
+          JSON.stringify({
+            error: 'x',
+            error_description: 'not a secret+/&= dGhlJTJEY2xpZW50OmErc2VjcmV0JTJCJTJGJTI2JTNE',
+          }),
+        ),
+      ),
+    )
+    const client = clientOf(t, url, { OAUTH_CLIENT_AUTH: 'basic', TOKEN_TIMEOUT_MS: '60000' })
+    const outcome = await client.refresh(TOKEN, bounds(60_000))
+    t.match(outcome, { kind: 'unavailable', answer: { description: 'not *** ***' } })
+    await client.revoke(TOKEN, 'refresh_token')
+    await client.redeemCode({ redirectUri: url, code: 'c', verifier: null })
+    await client.redeemClient()
+    t.equal(requests.length, 4)
+    for (const request of requests) {
+      const [, credentials = ''] = /^authorization: Basic (\S+)\r$/im.exec(request) ?? []
+      t.equal(Buffer.from(credentials, 'base64').toString(), 'the%2Dclient:a+secret%2B%2F%26%3D')
+      t.notMatch(request, /client_secret|client_id/)
+    }
+  },
+)
+
+t.test('addresses are kept to the letter, with queries of their own', async (t) => {
+  const { url, requests } = await rawTokenEndpoint(t, (socket) => socket.write(error('400 Bad', 'x')))
+  const client = clientOf(t, url, {
+    OAUTH_AUTHORIZE_URL: `${url}/o/authorize/?tenant=a%20b`,
+    OAUTH_TOKEN_URL: `${url}/o/token/?tenant=a%20b&v=`,
+    OAUTH_REVOCATION_URL: `${url}/o/revoke_token/`,
+    OAUTH_AUTHORIZE_PARAMS:
+      'prompt=consent&audience=https%3A%2F%2Fapi.example&nonce={random}&other=%7Brandom%7D&empty=',
+  })
+  await client.refresh(TOKEN, bounds(60_000))
+  await client.revoke(TOKEN, 'refresh_token')
+  t.match(requests[0], /^POST \/o\/token\/\?tenant=a%20b&v= HTTP/)
+  t.match(requests[1], /^POST \/o\/revoke_token\/ HTTP/)
+  const request = {
+    responseType: 'code',
+    redirectUri: 'http://localhost:1/x',
+    state: 's',
+    verifier: null,
+  } as const
+  const [one, two] = [await client.authorizeUrl(request), await client.authorizeUrl(request)]
+  t.ok(one.startsWith(`${url}/o/authorize/?tenant=a%20b&`))
+  const { nonce = '', other = '', ...sent } = Object.fromEntries(new URL(one).searchParams)
+  t.strictSame(sent, {
+    tenant: 'a b',
+    client_id: 'the-client',
+    response_type: 'code',
+    redirect_uri: 'http://localhost:1/x',
+    scope: url,
+    state: 's',
+    prompt: 'consent',
+    audience: 'https://api.example',
+    empty: '',
+  })
+  for (const random of [nonce, other]) t.match(random, /^[A-Za-z0-9_-]{22}$/, '128 bits')
+  t.not(nonce, other)
+  t.not(new URL(two).searchParams.get('nonce'), nonce, 'fresh for each sign-in')
 })
 
 t.test('the description of an error is at most 200 characters of ASCII without a secret', async (t) => {

@@ -355,4 +355,4 @@ function outcomeOf({ status, error, retryAfterSeconds }: ErrorResponse): TokenOu
   return classifyFailure(new NoTokens(response, error === null ? '' : JSON.stringify({ error })), REFRESH)
 }
 
-const REFRESH = { secrets: [], isRefusal: (answer: ErrorAnswer) => isRefusedRefresh(answer, []) }
+const REFRESH = (answer: ErrorAnswer): boolean => isRefusedRefresh(answer, [])
