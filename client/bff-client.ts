@@ -206,11 +206,13 @@ export function cameBack(): string | null {
   return error
 }
 
-/** Ends the session, and tells the other tabs. */
+/** Ends the session, tells the other tabs, and goes where the server says that users sign out at the provider too. */
 export async function signOut(options?: CallOptions): Promise<void> {
-  await request('/auth/logout', { ...options, method: 'POST' })
+  const response = await request('/auth/logout', { ...options, method: 'POST' })
+  const text = await response.text().catch(unreachable(options?.signal))
   changes++
   share({ authenticated: false, loginUrl: '/auth/login' })
+  if (text) location.assign(JSON.parse(text).endSessionUrl)
 }
 
 /** Counts as use of the session: moves its idle limit, never the absolute one. */

@@ -1,6 +1,7 @@
 import { createKeyring } from '../src/keyring.ts'
 import { createLog } from '../src/log.ts'
 import { type AuthorizationServer, createAuthorizationServer } from '../src/oauth/client.ts'
+import type { Secret } from '../src/secret.ts'
 import { createEndSession, logEnded } from '../src/vault/lifecycle.ts'
 import { createRevoker } from '../src/vault/refresh/revoker.ts'
 import type { RecordKey } from '../src/vault/store/record.ts'
@@ -136,6 +137,8 @@ const MAX_FAILURES = 20
 export function countRevocation(authorizationServer: Pick<AuthorizationServer, 'revoke'>): CountedRevocation {
   let unrevoked = 0
   let failures = 0
+  // One is tried again after a failure.
+  const seen = new WeakSet<Secret>()
 
   return {
     unreadable() {
@@ -143,11 +146,12 @@ export function countRevocation(authorizationServer: Pick<AuthorizationServer, '
     },
     unrevoked: () => unrevoked,
     authorizationServer: {
-      async revoke(token, hint) {
+      async revoke(token, hint, withinMs) {
         // Counted until the response arrives: this process may end before that.
-        unrevoked += 1
+        if (!seen.has(token)) unrevoked += 1
+        seen.add(token)
         if (failures >= MAX_FAILURES) return null
-        const failure = await authorizationServer.revoke(token, hint)
+        const failure = await authorizationServer.revoke(token, hint, withinMs)
         if (failure === null) unrevoked -= 1
         failures = failure === null ? 0 : failures + 1
         return failure

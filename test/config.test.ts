@@ -190,7 +190,7 @@ t.test('the configuration holds the value of every variable', async (t) => {
     trustProxy: ['10.0.0.0/8', '192.0.2.7', '2001:db8::/32'],
     static: {
       dir: `${dir}/site`,
-      csp: { 'img-src': ['https://tiles.example'] },
+      csp: { 'img-src': ['https://tiles.example'], 'form-action': ['https://auth.example.com'] },
       referrerPolicy: 'strict-origin',
       permissionsPolicy: 'geolocation=(self)',
     },

@@ -254,7 +254,7 @@ async function endTokens({ config, report, signIns }: Context, held: readonly He
   }
   for (const [token, hint] of hints) {
     const failure = await signIns.authorizationServer.revoke(new Secret(token), hint)
-    if (failure !== null) failures.push(failure)
+    if (failure !== null) failures.push(failure.reason)
   }
   report.add(
     'tokens',

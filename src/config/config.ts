@@ -197,10 +197,16 @@ export function toOauth(values: Pick<Values, OauthName>) {
 }
 
 function toStatic(dir: string, values: Values) {
+  const { STATIC_CSP: csp, OAUTH_END_SESSION_URL: endSession } = values
+  // Browsers compare the redirect of a form, as that of a sign-out, with this directive too (CSP Level 3, section 6.4.1).
+  const signOut =
+    endSession === null
+      ? {}
+      : { 'form-action': [...(csp?.['form-action'] ?? []), new URL(endSession).origin] }
   return {
     dir,
     /** Sources by directive, added to the default policy. */
-    csp: values.STATIC_CSP ?? {},
+    csp: { ...csp, ...signOut } as Readonly<Record<string, readonly string[]>>,
     referrerPolicy: values.STATIC_REFERRER_POLICY,
     /** null: the default. */
     permissionsPolicy: values.STATIC_PERMISSIONS_POLICY,

@@ -1,12 +1,22 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Config } from '../config/config.ts'
+import { withParameters } from '../config/oauth.ts'
 import type { SessionCookies } from '../http/cookies.ts'
 import { isNavigation } from '../http/navigation.ts'
-import { plainResponse, problemOrPage, redirectResponse, requestHeaders } from '../http/openapi.ts'
+import {
+  jsonResponse,
+  plainResponse,
+  problemOrPage,
+  redirectResponse,
+  requestHeaders,
+} from '../http/openapi.ts'
 import { type Logger, requestInLog } from '../log.ts'
 import type { Sessions } from '../vault/lifecycle.ts'
 import { inLog, type SessionStore } from '../vault/store/store.ts'
 
 interface LogoutOptions {
+  /** null: a sign-out ends here. */
+  endSessionUrl: string | null
   sessions: Pick<Sessions, 'end'>
   cookies: SessionCookies
   store: Pick<SessionStore, 'ping'>
@@ -16,9 +26,10 @@ interface LogoutOptions {
 /**
  * `POST /auth/logout`: the session ends before the 204. With the store down it sends 503, and the browser keeps its
  * cookies to try again; this process no longer serves the session then. Without a session it sends 204 too. An HTML form
- * gets 303 to the start: after 204 a browser would stay on the page of a session that has ended.
+ * gets 303 to the start: after 204 a browser would stay on the page of a session that has ended. With
+ * `OAUTH_END_SESSION_URL` the browser is to go there: 200 with that address, and a form gets 303 to it.
  */
-export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
+export function createLogout({ endSessionUrl, sessions, cookies, store, log }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const key = cookies.recordKeyIn(request)
     if (request.session.state !== undefined) await request.session.destroy()
@@ -30,8 +41,17 @@ export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
     if (key !== null)
       log.info({ event: 'logout.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed out')
     cookies.clearSession(reply)
-    return isNavigation(request) ? reply.redirect('/', 303) : reply.code(204).send()
+    if (isNavigation(request)) return reply.redirect(endSessionUrl ?? '/', 303)
+    return endSessionUrl === null ? reply.code(204).send() : reply.send({ endSessionUrl })
   }
+}
+
+/** Where users sign out at the authorization server (OpenID Connect RP-Initiated Logout 1.0), or null. */
+export function endSessionUrlOf({ oauth, publicUrl }: Pick<Config, 'oauth' | 'publicUrl'>): string | null {
+  if (oauth.endSessionUrl === null) return null
+  // No ID token is kept, so `client_id` says whose `post_logout_redirect_uri` it is.
+  const parameters = { client_id: oauth.clientId, post_logout_redirect_uri: `${publicUrl}/` }
+  return withParameters(oauth.endSessionUrl, new URLSearchParams(parameters))
 }
 
 export const LOGOUT_SCHEMA = {
@@ -41,9 +61,23 @@ export const LOGOUT_SCHEMA = {
   security: [{ session: [] }, {}],
   headers: requestHeaders(),
   response: {
+    200: jsonResponse(
+      'There is no session here any more; the address ends the one at the authorization server.',
+      'SignedOut',
+    ),
     204: plainResponse('There is no session any more.'),
-    303: redirectResponse('To `/`: the request came from an HTML form.'),
+    303: redirectResponse('To `/` or to `endSessionUrl`: the request came from an HTML form.'),
     403: problemOrPage('cross_origin'),
     503: problemOrPage('store_unavailable'),
+  },
+}
+
+/** Body of the response with `OAUTH_END_SESSION_URL`. */
+export const SIGNED_OUT_SCHEMA = {
+  $id: 'SignedOut',
+  type: 'object',
+  required: ['endSessionUrl'],
+  properties: {
+    endSessionUrl: { type: 'string', format: 'uri', description: 'Where to go to sign out there too.' },
   },
 }

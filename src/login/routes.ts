@@ -10,7 +10,7 @@ import { callbackPath, callbackSchema, createCallback } from './callback.ts'
 import type { LoginOptions } from './context.ts'
 import { addBrowserSession, addCookies, addNewSession } from './fastify-session.ts'
 import { createLoginCookies } from './login-cookies.ts'
-import { createLogout, LOGOUT_SCHEMA } from './logout.ts'
+import { createLogout, endSessionUrlOf, LOGOUT_SCHEMA, SIGNED_OUT_SCHEMA } from './logout.ts'
 import type { OptionalFlow } from './optional-flow.ts'
 import { createSignInProblemPage } from './pages.ts'
 import { PASSWORD_FLOW } from './password-flow.ts'
@@ -101,6 +101,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
     noteFailure(request, request.sentProblem)
   })
   for (const schema of SHARED_SCHEMAS) scope.addSchema(schema)
+  scope.addSchema(SIGNED_OUT_SCHEMA)
   scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
 
   await scope.register(async function ofSession(inSession) {
@@ -126,7 +127,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
   await scope.register(async function ofSignOut(signingOut) {
     // A read before the end would double the wait for a store that does not reply.
     await addBrowserSession(signingOut, { ...context, reads: false })
-    const logout = createLogout(context)
+    const logout = createLogout({ ...context, endSessionUrl: endSessionUrlOf(config) })
     signingOut.route({
       method: 'POST',
       url: PATHS.logout,

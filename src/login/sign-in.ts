@@ -87,7 +87,7 @@ export function createSignIn({
       // Confirms the record. Without that the library sets no session cookie.
       await request.session.save()
     } catch (error) {
-      revoke(granted)
+      revoke(granted, key)
       // Either write may have succeeded although its reply was lost, and the session would be refreshed for hours.
       sessions.abandon(key)
       log.error(

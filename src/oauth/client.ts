@@ -60,9 +60,21 @@ export interface AuthorizationServer {
   redeemClient(): Promise<TokenOutcome>
   /** Resolves with the response, however late, or when the connection has failed or `signal` has reset it. */
   refresh(refreshToken: Secret, bounds: Required<RequestBounds>): Promise<TokenOutcome>
-  /** RFC 7009. null when revoked or when there is no revocation endpoint, else why it failed, for the log. */
-  revoke(token: Secret, hint: 'access_token' | 'refresh_token'): Promise<string | null>
+  /** RFC 7009, within `withinMs` and the token timeout. null when revoked or when there is no revocation endpoint. */
+  revoke(
+    token: Secret,
+    hint: 'access_token' | 'refresh_token',
+    withinMs?: number,
+  ): Promise<RevocationFailure | null>
   close(): Promise<void>
+}
+
+/** Why a token is not known to be revoked. */
+export interface RevocationFailure {
+  /** For the log. */
+  reason: string
+  /** The endpoint refuses this revocation: it would do so again. */
+  isDefinite: boolean
 }
 
 interface AuthorizationServerOptions {
@@ -85,6 +97,9 @@ export type WrapTokenFetch = (inner: TokenFetch) => TokenFetch
 
 /** Connections on top: for late responses, the application's own token and revocations. */
 const EXTRA_CONNECTIONS = 64
+
+/** Statuses below 500 that do not say that the same request would fail again. */
+const MAY_COME_LATER: ReadonlySet<number> = new Set([408, 425, 429])
 
 /** Token requests of sign-ins at once, over connections of their own: anybody can begin a sign-in. */
 export const SIGN_INS_AT_ONCE = 32
@@ -137,8 +152,7 @@ export function createAuthorizationServer({
     return settings
   }
 
-  function wholeTimeout(): RequestBounds {
-    const timeoutMs = oauth.tokenTimeoutMs
+  function wholeTimeout(timeoutMs: number = oauth.tokenTimeoutMs): RequestBounds {
     return { sendBefore: clock.monotonic() + timeoutMs, signal: AbortSignal.timeout(timeoutMs) }
   }
 
@@ -211,14 +225,20 @@ export function createAuthorizationServer({
         (answer) => isRefusedRefresh(answer, oauth.refusedGrants),
       ),
 
-    async revoke(token, hint) {
+    async revoke(token, hint, withinMs = oauth.tokenTimeoutMs) {
       if (oauth.revocationUrl === null) return null
+      const bounds = wholeTimeout(Math.max(0, Math.floor(Math.min(withinMs, oauth.tokenTimeoutMs))))
       try {
-        const settings = configuration(tokenFetch, undefined, readRevocation)
+        const settings = configuration(tokenFetch, bounds, readRevocation)
         await tokenRevocation(settings, token.reveal(), { token_type_hint: hint })
         return null
       } catch (error) {
-        return classifyFailure(error, () => false).reason
+        const failure = classifyFailure(error, () => false)
+        const { status = 0 } = failure.answer ?? {}
+        return {
+          reason: failure.reason,
+          isDefinite: status >= 400 && status < 500 && !MAY_COME_LATER.has(status),
+        }
       }
     },
 

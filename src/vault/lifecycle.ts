@@ -86,7 +86,7 @@ interface SessionsOptions {
   log: Logger
   /** Puts a new session into the due queue. */
   schedule: (key: RecordKey, tokens: TokenSet, record: Pick<SessionRecord, 'idleEndsAt'>) => Promise<void>
-  revoke: (tokens: TokenSet) => void
+  revoke: (tokens: TokenSet, key: RecordKey) => void
   onEnded: (ended: Ended) => void
 }
 
@@ -228,7 +228,7 @@ function createReplaceTokens({
         return { kind: 'changed' }
       case 'gone':
       case 'expired':
-        revoke(tokens)
+        revoke(tokens, key)
         return { kind: 'ended' }
     }
   }
@@ -275,7 +275,7 @@ interface EndSessionOptions {
   store: Pick<SessionStore, 'end' | 'schedule'>
   keyring: Keyring
   log: Logger
-  revoke: (tokens: TokenSet) => void
+  revoke: (tokens: TokenSet, key: RecordKey) => void
   onEnded: (ended: Ended) => void
   /** No known secret opens the tokens, so they cannot be revoked. */
   onUnreadable: (key: RecordKey) => void
@@ -291,7 +291,7 @@ export function createEndSession(options: EndSessionOptions): EndSession {
     const opened = openTokens(keyring, key, ended.tokens)
     options.onEnded({ key, reason, request, user: opened ? userInLog(keyring, opened.tokens) : undefined })
     if (opened === null) options.onUnreadable(key)
-    else if (reason !== 'replaced') options.revoke(opened.tokens)
+    else if (reason !== 'replaced') options.revoke(opened.tokens, key)
     // An entry that stays is dropped when it is claimed.
     const done = store.schedule(key, null).catch(logDefect(log))
     // The process of an operator's command ends soon.

@@ -57,6 +57,26 @@ t.test('an HTML form signs out and leads to the start, also from a page that hid
   }
 })
 
+t.test('with OAUTH_END_SESSION_URL a logout says where to go on, and an HTML form goes there', async (t) => {
+  const { bff, sandbox } = await shared({ OAUTH_END_SESSION_URL: 'https://sso.example/logout/?a=b' })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const out = await browser.fetch('/auth/logout', { method: 'POST' })
+  t.strictSame([out.status, browser.cookies.size], [200, 0])
+  const { endSessionUrl, ...more } = JSON.parse(out.text)
+  t.strictSame(more, {})
+  t.ok(endSessionUrl.startsWith('https://sso.example/logout/?a=b&'))
+  t.strictSame(Object.fromEntries(new URL(endSessionUrl).searchParams), {
+    a: 'b',
+    client_id: 'test-client',
+    post_logout_redirect_uri: `${bff.publicUrl}/`,
+  })
+  t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 200, 'without a session too')
+  const headers = { origin: bff.publicUrl, 'sec-fetch-site': 'same-origin' }
+  const form = await browser.navigate('/auth/logout', { method: 'POST', headers })
+  t.strictSame([form.status, form.headers.location], [303, endSessionUrl])
+})
+
 t.test('a logout accepts any body of any type or none, and needs no session', async (t) => {
   const { sandbox, bff, port } = await shared()
   for (const cookie of ['', 'session=rubbish', `session=${'A'.repeat(43)}.${'B'.repeat(43)}`]) {

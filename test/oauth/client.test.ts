@@ -496,13 +496,28 @@ t.test('the end of the refresh token is kept where the response names it', async
   t.equal(await endOf({ refresh_expires_in: 0, refresh_token_expires_in: 30 }), 1_030_000)
 })
 
-t.test('a revocation returns null, or why it failed', async (t) => {
-  const answers = [text('200 OK', ''), text('503 Oh', ''), error('400 Bad', 'unsupported_token_type')]
-  const { url, requests } = await rawTokenEndpoint(t, (socket) => socket.write(answers.shift() ?? ''))
-  const client = clientOf(t, url)
-  t.equal(await client.revoke(TOKEN, 'refresh_token'), null)
-  t.equal(await client.revoke(TOKEN, 'refresh_token'), 'the response was 503')
-  t.match(await client.revoke(TOKEN, 'access_token'), /unsupported_token_type/)
-  t.match(requests[0], /^POST \/oauth\/revoke /)
-  t.match(requests[0], /token_type_hint=refresh_token/)
+t.test('a revocation returns null, or why it failed and whether it would fail again', async (t) => {
+  const cases: [response: string, expected: object | null][] = [
+    [text('200 OK', ''), null],
+    [text('200 OK', '{"error":"invalid_token"}'), null],
+    ['HTTP/1.1 204 None\r\n\r\n', null],
+    [text('503 Oh', ''), { reason: 'the response was 503', isDefinite: false }],
+    [http('503 Oh', '', ['Retry-After: 1']), { isDefinite: false }],
+    [empty('302 Found', 'Location: /login'), { reason: 'the response was 302 to /login', isDefinite: false }],
+    [empty('429 Slow'), { isDefinite: false }],
+    [error('400 Bad', 'unsupported_token_type'), { reason: /unsupported_token_type/, isDefinite: true }],
+    [error('401 No', 'invalid_client'), { isDefinite: true }],
+    [empty('404 None'), { isDefinite: true }],
+  ]
+  for (const [response, expected] of cases) {
+    const { url, requests } = await rawTokenEndpoint(t, (socket) => socket.write(response))
+    const client = clientOf(t, url, { TOKEN_TIMEOUT_MS: '60000' })
+    const failure = await client.revoke(TOKEN, 'refresh_token')
+    if (expected === null) t.equal(failure, null, response)
+    else t.match(failure, expected, response)
+    t.match(requests[0], /^POST \/oauth\/revoke /)
+    t.match(requests[0], /token_type_hint=refresh_token/)
+  }
+  const { url } = await rawTokenEndpoint(t, (socket) => socket.destroy())
+  t.match(await clientOf(t, url).revoke(TOKEN, 'access_token'), { isDefinite: false })
 })

@@ -217,21 +217,22 @@ t.test('tokens that are replaced during reseal stay, and are read again', async 
 
 t.test('after 20 failures in a row no further revocation is sent, and the rest is counted', async (t) => {
   let asked = 0
-  let failure: string | null = 'down'
+  let failure: { reason: string; isDefinite: boolean } | null = { reason: 'down', isDefinite: false }
+  const down = failure
   const revoke = async () => {
     asked += 1
     return failure
   }
   const counted = countRevocation({ revoke })
-  const token = new Secret('token')
-  for (let count = 0; count < 100; count += 1) await counted.authorizationServer.revoke(token, 'access_token')
+  for (let count = 0; count < 100; count += 1)
+    await counted.authorizationServer.revoke(new Secret('token'), 'access_token')
   t.equal(asked, 20)
   t.equal(counted.unrevoked(), 100)
 
   const mixed = countRevocation({ revoke })
   for (let count = 0; count < 100; count += 1) {
-    failure = count % 10 === 0 ? null : 'down'
-    await mixed.authorizationServer.revoke(token, 'access_token')
+    failure = count % 10 === 0 ? null : down
+    await mixed.authorizationServer.revoke(new Secret('token'), 'access_token')
   }
   t.equal(mixed.unrevoked(), 90)
   t.equal(asked, 120, 'one that works now and then is asked each time')

@@ -1,3 +1,4 @@
+import type { RevocationFailure } from '../../src/oauth/client.ts'
 import { CONNECT_TIMEOUT_MS, type RequestBounds } from '../../src/oauth/token-fetch.ts'
 import {
   classifyFailure,
@@ -182,7 +183,7 @@ export class SimulatedAuthorizationServer {
     return {
       refresh: (refreshToken: Secret, bounds: Required<RequestBounds>): Promise<TokenOutcome> =>
         this.#refresh(by, refreshToken.reveal(), bounds),
-      revoke: (token: Secret): Promise<string | null> => this.#revoke(by, token.reveal()),
+      revoke: (token: Secret): Promise<RevocationFailure | null> => this.#revoke(by, token.reveal()),
     }
   }
 
@@ -327,8 +328,8 @@ export class SimulatedAuthorizationServer {
     return { kind: 'granted', tokens: { ...tokens, refreshToken: null } }
   }
 
-  async #revoke(by: Replica, text: string): Promise<string | null> {
-    if (this.refusesConnections > 0) return 'the connection was refused'
+  async #revoke(by: Replica, text: string): Promise<RevocationFailure | null> {
+    if (this.refusesConnections > 0) return { reason: 'the connection was refused', isDefinite: false }
     const family = (this.#refreshTokens.get(text) ?? this.#accessTokens.get(text))?.family
     await new Promise<void>((resolve) => void this.#clock.in(this.#latency(), by, resolve))
     if (family !== undefined) this.#checker.revokedByClient(family, by)

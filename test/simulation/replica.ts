@@ -173,7 +173,7 @@ export class Replica implements Owner {
       observe() {},
       log,
     })
-    this.#logout = createLogout({ sessions, cookies, store, log })
+    this.#logout = createLogout({ endSessionUrl: null, sessions, cookies, store, log })
     this.#sessionInfo = createSessionInfo({ store, cookies })
     const ofLibrary = {
       store,
