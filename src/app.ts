@@ -110,7 +110,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     identify: identity?.identify ?? null,
     onSignedIn(flow, granted) {
       metrics.signedIn(flow)
-      warnings.signedIn(granted)
+      warnings.signedIn(flow, granted)
     },
     onSignInFailed: metrics.signInFailed,
   })

@@ -45,6 +45,8 @@ export interface SessionCookies {
   clearSession(reply: FastifyReply): void
   /** The login cookies in a header, not verified. */
   loginCookiesIn(header: string | undefined): { id: string; value: string }[]
+  /** How many bytes it takes in the `Cookie` header. */
+  loginLength(cookie: { id: string; value: string }): number
   /** Sets the login cookie of one sign-in; `maxAgeSeconds` 0 clears it. */
   setLogin(reply: FastifyReply, cookie: { id: string; value: string; maxAgeSeconds: number }): void
   /**
@@ -154,6 +156,7 @@ export function createSessionCookies({
       reply.clearCookie(recordName, lax)
     },
     loginCookiesIn,
+    loginLength: ({ id, value }) => `; ${loginPrefix}${id}=${value}`.length,
     setLogin: (reply, { id, value, maxAgeSeconds }) =>
       void reply.setCookie(loginPrefix + id, value, { ...lax, maxAge: maxAgeSeconds }),
     noteSentToPublicHost: (reply) =>

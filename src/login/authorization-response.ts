@@ -66,11 +66,9 @@ export function requireOwnResponse(
   requireNonce(nonce)
   if (state !== null && state !== nonce) throw problem('login_failed', 'The state is not the one sent.')
   if (issuer !== null && iss !== null && iss !== issuer) {
-    throw problem('login_failed', 'The response comes from another issuer.')
+    throw problem('login_failed', {
+      detail: 'The response comes from another issuer.',
+      reason: `the iss of the response is not OAUTH_ISSUER (${issuer}): copy the issuer from the server's metadata, to the letter`,
+    })
   }
-}
-
-/** The value of `login_error` for an error code of RFC 6749 section 4.1.2.1 or 4.2.2.1. */
-export function loginErrorOf(error: string): string {
-  return error === 'access_denied' || error === 'temporarily_unavailable' ? error : 'server_error'
 }

@@ -7,21 +7,24 @@ import { OTHER_ERROR, pageResponse, parameters, problemOrPage, redirectResponse 
 import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import {
-  loginErrorOf,
   NONCE_PARAMETER,
   NOT_YOURS,
   queryOf,
   readAuthorizationResponse,
+  requireNonce,
   requireOwnResponse,
 } from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
+import { noteErrorResponse } from './error-response.ts'
 import { loginUrl, SIGN_IN_MS } from './login-cookies.ts'
 import { createCameByPublicHost } from './public-host.ts'
 import { returnLocation } from './return-to.ts'
-import { noteRefusal, requireTokens } from './sign-in.ts'
+import { requireTokens } from './sign-in.ts'
 import { createFragmentPage } from './token-flow.ts'
 
 const HOME = '/'
+const CODE_REFUSED =
+  'The authorization server did not accept this sign-in. If that happens each time, tell the operator the request number.'
 
 /**
  * `GET /auth/callback/<nonce>`: the browser comes back from the authorization server. A code is redeemed only if this
@@ -49,9 +52,9 @@ export function createCallback(context: LoginContext) {
     const started = loginCookies.find(request.headers.cookie, nonce)
     if (started === null) return await withoutOpenSignIn(request, reply, nonce)
     if (response.kind === 'error') {
-      noteRefusal(context, request, response.value)
+      const loginError = await noteErrorResponse(context, request, response.value)
       loginCookies.forget(reply, nonce)
-      return reply.redirect(returnLocation(started.returnTo, loginErrorOf(response.value)), 303)
+      return reply.redirect(returnLocation(started.returnTo, loginError), 303)
     }
     if (started.flow !== 'code') throw problem('login_failed', 'This sign-in did not ask for a code.')
     const members = { loginUrl: loginUrl(started) }
@@ -68,31 +71,32 @@ export function createCallback(context: LoginContext) {
       })
     })
     if (outcome === null) return await withoutOpenSignIn(request, reply, nonce)
-    const detail = 'The authorization server did not accept the sign-in.'
-    const refused = problem('login_failed', { detail, members })
+    const refused = problem('login_failed', { detail: CODE_REFUSED, members })
     const granted = requireTokens(context, outcome, { refused, members, request })
     await signIn(request, reply, { tokens: granted, flow: 'code', members })
     return reply.redirect(returnLocation(started.returnTo), 303)
   }
 
   /**
-   * The login cookie is missing, or its nonce was used, as by a reload or Back after the sign-in: a signed-in browser goes
-   * home, any other gets an error.
+   * The login cookie is missing, as in a restored tab, or its nonce was used, as by a reload: a signed-in browser goes
+   * home, any other gets an error with a way to sign in.
    */
   async function withoutOpenSignIn(
     request: FastifyRequest,
     reply: FastifyReply,
     nonce: string,
   ): Promise<FastifyReply> {
+    requireNonce(nonce)
     const key = cookies.recordKeyIn(request)
-    if (key !== null && (await store.nonceClaimed(nonce))) {
+    if (key !== null) {
       const found = await sessions.find(key, requestInLog(request))
       if (found.kind === 'live') {
-        loginCookies.forget(reply, nonce)
+        if (loginCookies.find(request.headers.cookie, nonce) !== null) loginCookies.forget(reply, nonce)
         return reply.redirect(returnLocation(HOME), 303)
       }
     }
-    throw problem('login_failed', { detail: NOT_YOURS, reason: whyNotYours(request) })
+    const members = { loginUrl: PATHS.login }
+    throw problem('login_failed', { detail: NOT_YOURS, reason: whyNotYours(request), members })
   }
 
   /** The likely cause of a login cookie that is missing. */
@@ -103,7 +107,7 @@ export function createCallback(context: LoginContext) {
     }
     return request.headers.cookie === undefined
       ? 'the browser sent no cookie: it blocks cookies, or the sign-in began under another host name or in another browser'
-      : 'the login cookie is missing: more than ten minutes passed, or the sign-in was completed or began elsewhere'
+      : 'the login cookie is missing: more than an hour passed, or the sign-in was completed or began elsewhere'
   }
 }
 

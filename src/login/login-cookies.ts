@@ -16,9 +16,12 @@ export interface StartedSignIn {
   verifier: string | null
 }
 
-/** How long a sign-in may take; a nonce stays claimed as long. */
-export const SIGN_IN_MS = 600_000
-const MAX_KEPT = 5
+/** How long a sign-in may take, since a sign-in page may wait as long; a nonce stays claimed as long. */
+export const SIGN_IN_MS = 3_600_000
+/** As many tabs as a browser window that is restored may have: each of them may begin a sign-in. */
+const MAX_KEPT = 20
+/** Many reverse proxies refuse a header line of 8 KB. Room is left for its name and for cookies that come later. */
+const MAX_COOKIE_BYTES = 8_000
 /** More `Set-Cookie` lines would make a response head that proxies refuse; later sign-ins drop the rest. */
 const MAX_DROPPED = 20
 
@@ -71,7 +74,7 @@ export function createLoginCookies({
   oauth: Pick<Config['oauth'], 'redirect' | 'pkce'>
   now: () => number
 }): LoginCookies {
-  const { loginCookiesIn, setLogin } = cookies
+  const { loginCookiesIn, loginLength, setLogin } = cookies
   const idOf = (nonce: string): string => createHash('sha256').update(nonce).digest('base64url').slice(0, 16)
 
   // An address for each sign-in serves authorization servers that do not echo `state`.
@@ -89,6 +92,21 @@ export function createLoginCookies({
     return now() - sealed.t < SIGN_IN_MS ? sealed : null
   }
 
+  /** Ids of the login cookies in a header that make too many with a new one of `newBytes`: broken ones and the oldest. */
+  function superfluous(header = '', newBytes: number): string[] {
+    const cookies = loginCookiesIn(header).map((cookie) => ({ ...cookie, startedAt: open(cookie)?.t ?? 0 }))
+    cookies.sort((a, b) => b.startedAt - a.startedAt)
+    const ofLogins = cookies.reduce((sum, cookie) => sum + loginLength(cookie), 0)
+    let bytes = header.length - ofLogins + newBytes
+    return cookies
+      .filter((cookie, at) => {
+        if (cookie.startedAt === 0 || at >= MAX_KEPT - 1) return true
+        bytes += loginLength(cookie)
+        return bytes > MAX_COOKIE_BYTES
+      })
+      .map(({ id }) => id)
+  }
+
   return {
     begin(reply, header, { flow, returnTo }) {
       const nonce = randomBytes(32).toString('base64url')
@@ -96,14 +114,9 @@ export function createLoginCookies({
       const sealed: Sealed = { r: returnTo, v: verifier, t: now() }
       const plain = JSON.stringify(flow === 'code' ? sealed : { ...sealed, f: flow })
       const id = idOf(nonce)
-      const kept = loginCookiesIn(header).map((cookie) => ({
-        id: cookie.id,
-        startedAt: open(cookie)?.t ?? 0,
-      }))
-      kept.sort((a, b) => b.startedAt - a.startedAt)
-      const dropped = kept.filter((cookie, at) => cookie.startedAt === 0 || at >= MAX_KEPT - 1)
-      for (const cookie of dropped.slice(0, MAX_DROPPED)) clear(reply, cookie.id)
       const value = keyring.seal('login', plain, id)
+      for (const dropped of superfluous(header, loginLength({ id, value })).slice(0, MAX_DROPPED))
+        clear(reply, dropped)
       setLogin(reply, { id, value, maxAgeSeconds: SIGN_IN_MS / 1_000 })
       return { nonce, redirectUri: redirectUriOf(nonce), verifier }
     },

@@ -68,7 +68,9 @@ export function createSignInProblemPage(script: string | undefined) {
         status,
         title,
         text: detail ?? signInAdvice(status),
-        link: { href: loginUrl ?? '/', words: loginUrl ? 'Try again' : 'Go to the start' },
+        link: loginUrl
+          ? { href: loginUrl, words: wordsFor(status) }
+          : { href: '/', words: 'Go to the start' },
         requestId: request.id,
         script,
       })
@@ -101,6 +103,11 @@ const SAME_ADDRESS = ''
 /** Whether a person came by a link, as of a mail: `Sec-Fetch-Site` names another site, and no `Origin` is sent. */
 function isFollowedLink({ method, headers: { origin, 'sec-fetch-site': site } }: FastifyRequest): boolean {
   return method === 'GET' && origin === undefined && (site === 'cross-site' || site === 'same-site')
+}
+
+/** To try the same again helps after an outage or a pause, not after a refusal. */
+function wordsFor(status: number): string {
+  return status >= 500 || status === 429 ? 'Try again' : 'Sign in'
 }
 
 function signInAdvice(status: number): string {

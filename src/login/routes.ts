@@ -24,7 +24,7 @@ import {
   STAY_SCHEMA,
 } from './session-info.ts'
 import { browserOf, createRedeem, createSignIn, type SignInFailure } from './sign-in.ts'
-import { createStart, startSchema } from './start.ts'
+import { createStart, isPrefetch, startSchema } from './start.ts'
 import { FORGET_FRAGMENT, TOKEN_FLOW } from './token-flow.ts'
 
 type Oauth = Config['oauth']
@@ -97,7 +97,8 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
       throw crossOrigin(request.headers, publicUrl)
   })
   scope.addHook('onResponse', async (request) => {
-    if (request.sentProblem === null || NO_SIGN_IN.has(request.routeOptions.url)) return
+    if (request.sentProblem === null || NO_SIGN_IN.has(request.routeOptions.url) || isPrefetch(request))
+      return
     noteFailure(request, request.sentProblem)
   })
   for (const schema of SHARED_SCHEMAS) scope.addSchema(schema)

@@ -137,20 +137,34 @@ const NOT_SET_UP =
 
 /**
  * The tokens that a sign-in asked for. Without tokens it logs why and throws what the browser gets: `refused` if the
- * authorization server rejects the grant, else a problem with these members.
+ * authorization server rejects the grant, `rejected` if it rejects this request in another word, else a problem with
+ * these members.
  */
 export function requireTokens(
   { cookies, log }: { cookies: SessionCookies; log: Logger },
   outcome: TokenOutcome,
-  { refused, members, request }: { refused: Problem; members?: Members; request: FastifyRequest },
+  {
+    refused,
+    rejected = refused,
+    members,
+    request,
+  }: { refused: Problem; rejected?: Problem; members?: Members; request: FastifyRequest },
 ): GrantedTokens {
   if (outcome.kind === 'granted') return outcome.tokens
-  const { kind, reason } = outcome
-  const line = { event: 'login.failed', ...browserOf(request, cookies), outcome: kind, reason }
+  const { kind, reason, answer } = outcome
+  const description = answer?.description ?? undefined
+  const line = { event: 'login.failed', ...browserOf(request, cookies), outcome: kind, reason, description }
   if (kind === 'unavailable' && outcome.rejectsClient)
-    log.error(line, 'the token endpoint rejects this client: check CLIENT_ID and CLIENT_SECRET')
+    log.error(line, 'the token endpoint rejects this client: see reason')
   else log.warn(line, 'the token endpoint issued no tokens for a sign-in')
-  throw kind === 'refused' ? refused : failureProblem(outcome, members)
+  if (kind === 'refused') throw refused
+  if (kind === 'unavailable' && outcome.ofThisGrant) throw rejected
+  throw failureProblem(outcome, members)
+}
+
+/** The platform refuses what this server asks for, whoever signs in. */
+export function notSetUp(): Problem {
+  return unavailable('authorization_server_unavailable', RETRY_AFTER_SECONDS, { detail: NOT_SET_UP })
 }
 
 function failureProblem(
@@ -162,36 +176,15 @@ function failureProblem(
     return problem('upstream_unavailable', { members })
   }
   const { retryAfterSeconds = null, rejectsClient = false } = outcome.kind === 'unavailable' ? outcome : {}
+  if (rejectsClient) return notSetUp()
   return unavailable('authorization_server_unavailable', retryAfterSeconds ?? RETRY_AFTER_SECONDS, {
     members,
-    ...(rejectsClient ? { detail: NOT_SET_UP } : {}),
   })
 }
 
 /** The authorization server itself reports these; 502 and 504 come from a gateway that got no usable response. */
 function isReportedByServer(status: number | undefined): boolean {
   return status === 500 || status === 501 || status === 503
-}
-
-/** Logs and counts an authorization response that is an error (RFC 6749 sections 4.1.2.1 and 4.2.2.1). */
-export function noteRefusal(
-  {
-    cookies,
-    log,
-    onSignInFailed,
-  }: {
-    cookies: SessionCookies
-    log: Logger
-    onSignInFailed: (reason: SignInFailure) => void
-  },
-  request: FastifyRequest,
-  error: string,
-): void {
-  log.info(
-    { event: 'login.refused', ...browserOf(request, cookies) },
-    'the authorization server sent an error',
-  )
-  onSignInFailed(error === 'access_denied' ? 'refused' : 'server_error')
 }
 
 /** The request of a sign-in that began no session, and the session that its browser has, if it has one. */

@@ -1,10 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { REDIRECT_FLOWS, type RedirectFlow } from '../config/variables.ts'
-import { problem } from '../errors.ts'
+import { problem, unavailable } from '../errors.ts'
 import { isNavigation } from '../http/navigation.ts'
 import { networkOf } from '../http/network-of.ts'
 import { OTHER_ERROR, pageResponse, parameters, problemOrPage, redirectResponse } from '../http/openapi.ts'
+import { parameterAt } from '../http/problems.ts'
 import { cameFrom } from '../http/same-origin.ts'
 import { queryOf, soleParameter } from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
@@ -31,6 +32,10 @@ export function createStart(context: LoginContext) {
 
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { headers } = request
+    if (isPrefetch(request)) {
+      const detail = 'A prefetch begins no sign-in: open this address instead.'
+      throw unavailable('authorization_server_unavailable', 1, { detail, reason: detail })
+    }
     const { 'sec-fetch-mode': mode, 'sec-fetch-dest': destination = 'document' } = headers
     if ((mode !== undefined && !isNavigation(request)) || FRAMED.test(destination)) {
       throw problem(
@@ -41,6 +46,7 @@ export function createStart(context: LoginContext) {
     if (sendToPublicHost(request, reply)) return reply
     await countSignIn(networkOf(request.ip))
     const query = queryOf(request.url)
+    requireKnown(query)
     const flow = flowOf(soleParameter(query, 'flow'), flows)
     const returnTo = returnToOf(query, publicUrl)
     if (headers['sec-fetch-site'] === 'cross-site') {
@@ -60,6 +66,23 @@ export function createStart(context: LoginContext) {
     })
     return reply.redirect(location, 303)
   }
+}
+
+/** Whether the browser fetches the page before somebody asks for it (Fetch section 3.9, `Sec-Purpose`). */
+export function isPrefetch({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
+  return /\bprefetch\b/i.test(String(headers['sec-purpose'] ?? ''))
+}
+
+/** Throws if the query has a parameter that would be ignored: the browser would come back to another address. */
+function requireKnown(query: URLSearchParams): void {
+  const names = [...query.keys()]
+  const position = names.findIndex((name) => name !== 'returnTo' && name !== 'flow')
+  if (position < 0) return
+  const name = names[position] ?? ''
+  const remedy = /^(?:return|redirect|next|target|continue|callback)[a-z_-]*$/i.test(name)
+    ? 'the return address is the parameter returnTo'
+    : 'if it is part of the return address, encode that: returnTo= and encodeURIComponent(address)'
+  throw problem('invalid_request', `${parameterAt(position, name)} is not known: ${remedy}.`)
 }
 
 /** The requested flow if it is permitted; without a request the first permitted one. */
@@ -115,6 +138,7 @@ export function startSchema(flows: Flows) {
       400: problemOrPage('invalid_return_to, invalid_request'),
       403: problemOrPage('cross_origin: not a navigation'),
       429: problemOrPage('rate_limited'),
+      503: problemOrPage('authorization_server_unavailable: a prefetch'),
       default: problemOrPage(OTHER_ERROR),
     },
   }

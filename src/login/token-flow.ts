@@ -9,18 +9,18 @@ import { PATHS } from '../paths.ts'
 import {
   type AuthorizationResponse,
   CODE_OR_ERROR,
-  loginErrorOf,
   NONCE_PARAMETER,
   NOT_YOURS,
   requireNonce,
   requireOwnResponse,
 } from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
+import { noteErrorResponse } from './error-response.ts'
 import { loginUrl, SIGN_IN_MS, type StartedSignIn } from './login-cookies.ts'
 import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { sendPage } from './pages.ts'
 import { returnLocation } from './return-to.ts'
-import { type Members, noteRefusal } from './sign-in.ts'
+import type { Members } from './sign-in.ts'
 
 const TEXT = { type: 'string' } as const
 
@@ -110,11 +110,11 @@ function createFragmentHandler(context: LoginContext) {
       throw problem('invalid_request', 'Exactly one of the members access_token and error is expected.')
     }
     if (body.error) {
-      noteRefusal(context, request, body.error)
+      const loginError = await noteErrorResponse(context, request, body.error)
       loginCookies.forget(reply, nonce)
       throw problem('login_failed', {
         detail: 'The authorization server did not accept the sign-in.',
-        headers: { location: returnLocation(started.returnTo, loginErrorOf(body.error)) },
+        headers: { location: returnLocation(started.returnTo, loginError) },
       })
     }
     const members = { loginUrl: loginUrl(started) }

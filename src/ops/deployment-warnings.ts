@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts'
+import type { SessionFlow } from '../config/variables.ts'
 import type { Logger } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import { CLOCK_TOLERANCE_MS } from '../vault/store/record.ts'
@@ -10,26 +11,27 @@ interface DeploymentWarnings {
   store(finding: StoreFinding): void
   /** For `onDate` of the authorization server: its clock in epoch milliseconds, and how long the request took. */
   platformDate(date: number, elapsedMs: number): void
-  /** Judges the tokens of a sign-in: the first ones by what this server is configured for, each by its length. */
-  signedIn(granted: Pick<GrantedTokens, 'accessToken' | 'scope' | 'callback'>): void
+  /** Compares the tokens of a sign-in with what this server is configured for. */
+  signedIn(flow: SessionFlow, granted: GrantedTokens): void
   /** All so far, one sentence each. */
   texts(): readonly string[]
 }
 
 /** Longest text of the platform in a line. */
 const MAX_SCOPE = 200
-/** nginx refuses a header line of 8 KB, and the token is not all of its line. */
-const LARGE_TOKEN_BYTES = 7_168
 
 function hostOf(address: string): string | null {
   return URL.canParse(address) ? new URL(address).hostname : null
 }
 
-/** RFC 6749 section 3.3: the order of scopes does not matter. */
-function isSameScope(one: string, other: string): boolean {
-  const words = (scope: string) => [...new Set(scope.split(' '))].sort().join(' ')
-  return words(one) === words(other)
+/** Scopes that were asked for and not granted; their order does not matter (RFC 6749 section 3.3). */
+function missingScopes(asked: string, granted: string): string[] {
+  const words = new Set(granted.split(' '))
+  return asked.split(' ').filter((scope) => !words.has(scope))
 }
+
+/** nginx refuses a header line of 8 KB by default, and `Authorization: Bearer` is a part of it. */
+const LARGE_TOKEN_BYTES = 7_168
 
 /** Collects the findings of the store and of the authorization server. */
 export function createDeploymentWarnings({
@@ -46,8 +48,13 @@ export function createDeploymentWarnings({
 }): DeploymentWarnings {
   const texts: string[] = []
   let platformChecked = false
-  let tokensChecked = false
-  let lengthWarned = false
+  const warned = new Set<string>()
+
+  function warnOnce(members: { event: string; [member: string]: unknown }, text: string): void {
+    if (warned.has(members.event)) return
+    warned.add(members.event)
+    warn(members, text)
+  }
 
   function warn(members: { event: string; [member: string]: unknown }, text: string): void {
     texts.push(text)
@@ -58,14 +65,6 @@ export function createDeploymentWarnings({
     const seconds = Math.round(Math.abs(aheadMs) / 1_000)
     const text = `the clock of this process is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of ${of}: synchronize both by NTP`
     warn({ event: 'clock.differs', of, aheadMs: Math.round(aheadMs) }, text)
-  }
-
-  function warnOfLength(bytes: number): void {
-    if (lengthWarned || bytes <= LARGE_TOKEN_BYTES) return
-    lengthWarned = true
-    const text =
-      'the access token is longer than 7 KB, and many servers refuse a header line of 8 KB without a word: ask for fewer claims or scopes, or raise that limit at the resource server (nginx: large_client_header_buffers)'
-    warn({ event: 'platform.large_token', bytes }, text)
   }
 
   return {
@@ -95,20 +94,38 @@ export function createDeploymentWarnings({
       platformChecked = true
       warnOfClock(aheadMs, 'the authorization server')
     },
-    signedIn(granted) {
-      warnOfLength(granted.accessToken.reveal().length)
-      if (tokensChecked) return
-      tokensChecked = true
+    signedIn(flow, granted) {
       const host = hostOf(granted.callback ?? '')
       if (host !== null && host !== hostOf(publicUrl)) {
-        const text =
-          'the callback that is registered for CLIENT_ID is on another host than PUBLIC_URL, so the platform may refuse sign-ins: use credentials that are registered for this host'
-        warn({ event: 'platform.callback_differs', host }, text)
+        warnOnce(
+          { event: 'platform.callback_differs', host },
+          'the callback that is registered for CLIENT_ID is on another host than PUBLIC_URL, so the platform may refuse sign-ins: use credentials that are registered for this host',
+        )
       }
-      if (granted.scope !== null && !isSameScope(granted.scope, scope)) {
-        const text =
-          'the platform granted another scope than OAUTH_SCOPE asks for, so it may refuse calls (upstream_refused): check OAUTH_SCOPE and BASE_URL'
-        warn({ event: 'platform.scope_differs', granted: granted.scope.slice(0, MAX_SCOPE) }, text)
+      const missing = granted.scope === null ? [] : missingScopes(scope, granted.scope)
+      if (missing.length > 0) {
+        warnOnce(
+          {
+            event: 'platform.scope_differs',
+            missing: missing.join(' ').slice(0, MAX_SCOPE),
+            granted: granted.scope?.slice(0, MAX_SCOPE),
+          },
+          'the platform did not grant all scopes of OAUTH_SCOPE, so it may refuse calls (upstream_refused): check OAUTH_SCOPE and BASE_URL',
+        )
+      }
+      // The token flow never brings one (service document, section 5.4).
+      if (granted.refreshToken === null && flow !== 'token') {
+        warnOnce(
+          { event: 'login.no_refresh_token', asked: scope, granted: granted.scope?.slice(0, MAX_SCOPE) },
+          'a sign-in brought no refresh token, so sessions end with their access tokens: servers tie it to a scope (offline_access or offline in OAUTH_SCOPE) or to the grant refresh_token of this client (docs/servers.md)',
+        )
+      }
+      const bytes = granted.accessToken.reveal().length
+      if (bytes > LARGE_TOKEN_BYTES) {
+        warnOnce(
+          { event: 'platform.large_token', bytes },
+          'the access token is so large that a reverse proxy in front of the resource server may refuse the call (nginx: 8 KB a header line): let the platform put less into it, or raise the limit there',
+        )
       }
     },
     texts: () => texts,

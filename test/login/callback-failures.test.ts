@@ -13,7 +13,13 @@ const NOT_SET_UP = 'Trying again will not help: tell the operator the request nu
 function isRetryPage(t: Test, answer: Answer, status: number, what: string): void {
   t.equal(answer.status, status, what)
   t.match(answer.headers['content-type'], /^text\/html/, what)
-  t.match(answer.text, '<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">', what)
+  const words = status === 400 ? 'Sign in' : 'Try again'
+  // Trying again does not help with a client that is not accepted.
+  const link = /_client/.test(what)
+    ? '<a href="/">Go to the start</a>'
+    : `<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">${words}</a>`
+  t.match(answer.text, link, what)
+  if (status === 400) t.notMatch(answer.text, /try again/i, what)
   if (status >= 500) t.match(answer.text, /_client/.test(what) ? NOT_SET_UP : ADVICE, what)
   t.equal(answer.headers['retry-after'] !== undefined, status === 503, what)
   t.notMatch(answer.setCookies.join(), /session|record/, what)
@@ -22,12 +28,14 @@ function isRetryPage(t: Test, answer: Answer, status: number, what: string): voi
 t.test('without tokens there is a page with a retry link, and the session before lives on', async (t) => {
   for (const [fault, status] of [
     [{ mode: 'refuse' }, 400],
+    [{ mode: 'refuse', error: 'not_allowed' }, 400],
+    [{ mode: 'refuse', error: 'invalid_request' }, 400],
     [{ mode: 'status', status: 500 }, 503],
     [{ mode: 'status', status: 503, headers: { 'retry-after': '7' } }, 503],
     [{ mode: 'status', status: 429 }, 503],
     [{ mode: 'invalid_client' }, 503],
     [{ mode: 'refuse', error: 'unauthorized_client' }, 503],
-    [{ mode: 'status', status: 302, headers: { location: 'https://evil.test' } }, 503],
+    [{ mode: 'status', status: 302, headers: { location: 'https://evil.test' } }, 502],
     [{ mode: 'status', status: 502 }, 502],
     [{ mode: 'status', status: 504 }, 502],
     [{ mode: 'html' }, 502],

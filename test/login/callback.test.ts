@@ -1,5 +1,7 @@
 import t from 'tap'
 import { counted } from '../flows/load.ts'
+import type { Answer, Browser } from '../helpers/browser.ts'
+import { logLines } from '../helpers/log-lines.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
 import { decide, signIn } from '../helpers/system.ts'
 import { ask, OWN } from '../http/wire.ts'
@@ -72,25 +74,76 @@ t.test('a refusal by the user returns to the app with login_error, and no sessio
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
 })
 
-t.test('any other error returns to the app as one of two codes', async (t) => {
-  const { bff } = await shared()
-  for (const [error, loginError] of [
+/** The answer to a callback with this error, at the end of a sign-in that comes back to /app. */
+async function comeBackWith(browser: Browser, error: string): Promise<Answer> {
+  const start = await browser.navigate('/auth/login?returnTo=/app')
+  const back = new URL(new URL(String(start.headers.location)).searchParams.get('redirect_uri')!)
+  const more = { error_description: 'long-story', error_uri: 'https://evil.test' }
+  back.search = String(new URLSearchParams({ error, ...more }))
+  return await comeBack(browser, back.href)
+}
+
+t.test('an error returns to the app as one of three codes, and the log has it with its level', async (t) => {
+  for (const [error, loginError, logged = error] of [
+    ['access_denied', 'access_denied'],
+    ['consent_required', 'access_denied'],
+    ['interaction_required', 'access_denied'],
+    ['login_required', 'access_denied'],
+    ['account_selection_required', 'access_denied'],
     ['server_error', 'server_error'],
     ['temporarily_unavailable', 'temporarily_unavailable'],
     ['invalid_scope', 'server_error'],
     ['unauthorized_client', 'server_error'],
-    ['<script>alert(1)</script>', 'server_error'],
-    ['a\r\nSet-Cookie: x=1', 'server_error'],
+    ['request_forbidden', 'server_error'],
+    ['<script>alert(1)</script>', 'server_error', 'other'],
+    ['a\r\nSet-Cookie: x=1', 'server_error', 'other'],
+    ['A', 'server_error', 'other'],
+    ['a'.repeat(65), 'server_error', 'other'],
   ] as const) {
-    const browser = bff.browser()
-    const start = await browser.navigate('/auth/login?returnTo=/app')
-    const back = new URL(new URL(String(start.headers.location)).searchParams.get('redirect_uri')!)
-    const more = { error_description: 'long-story', error_uri: 'https://evil.test' }
-    back.search = String(new URLSearchParams({ error, ...more }))
-    const answer = await comeBack(browser, back.href)
+    const { bff } = await shared()
+    const answer = await comeBackWith(bff.browser(), error)
     t.equal(answer.headers.location, `/app?login_error=${loginError}#_`, error)
     t.equal(answer.text, '')
+    const [line, ...others] = logLines(bff.log(), 'login.refused')
+    t.match(line, { error: logged, level: loginError === 'access_denied' ? 'info' : 'warn' })
+    t.strictSame(others, [])
+    t.notMatch(JSON.stringify(line), /long-story|evil/, 'only the code')
   }
+})
+
+t.test('an error that is not the user is none in a browser that has signed in meanwhile', async (t) => {
+  const { bff, browser } = await signedIn()
+  const failures = () => counted([bff], 'bff_sign_in_failures_total{reason="server_error"}')
+  const before = await failures()
+  for (const error of ['request_forbidden', 'temporarily_unavailable', 'server_error'])
+    t.equal((await comeBackWith(browser, error)).headers.location, '/app#_', error)
+  t.equal(await failures(), before)
+  const refused = await comeBackWith(browser, 'access_denied')
+  t.equal(refused.headers.location, '/app?login_error=access_denied#_', 'a refusal is told')
+  await browser.fetch('/auth/logout', { method: 'POST' })
+  const out = await comeBackWith(browser, 'request_forbidden')
+  t.equal(out.headers.location, '/app?login_error=server_error#_', 'signed out')
+})
+
+t.test('the log has the description of a token error, without secrets', async (t) => {
+  const { sandbox, bff } = await shared()
+  const headers = { 'content-type': 'application/json' }
+  const body = JSON.stringify({ error: 'invalid_grant', error_description: 'PKCE\u0007 of \u00e4 failed' })
+  sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 400, headers, body } })
+  t.equal((await signIn(bff.browser(), sandbox)).status, 400)
+  const [line] = logLines(bff.log(), 'login.failed')
+  t.match(line, { level: 'warn', outcome: 'refused', description: 'PKCE? of ? failed' })
+})
+
+t.test('without a login cookie a signed-in browser goes home, any other gets a way to sign in', async (t) => {
+  const { sandbox, bff, browser } = await signedIn()
+  const back = await begin(bff.browser(), sandbox)
+  const home = await comeBack(browser, back)
+  t.strictSame([home.status, home.headers.location, home.setCookies], [303, '/#_', []])
+  const page = await comeBack(bff.browser(), back)
+  t.equal(page.status, 400)
+  t.match(page.text, '<a href="/auth/login">Sign in</a>')
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
 })
 
 t.test('the state that was sent is accepted, and unknown parameters are ignored', async (t) => {

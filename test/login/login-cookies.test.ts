@@ -37,7 +37,7 @@ t.test('the login cookie of an https site has the __Host-Http- prefix and at mos
     const [line = '', ...more] = setCookies
     t.strictSame(more, [])
     t.match(line, /^__Host-Http-login-[A-Za-z0-9_-]{16}=[A-Za-z0-9_.-]+;/)
-    t.strictSame(attributesOf(line), ['HttpOnly', 'Max-Age=600', 'Path=/', 'SameSite=Lax', 'Secure'])
+    t.strictSame(attributesOf(line), ['HttpOnly', 'Max-Age=3600', 'Path=/', 'SameSite=Lax', 'Secure'])
     t.ok(Buffer.byteLength(line) <= 1_024, `${Buffer.byteLength(line)} bytes for ${returnTo.slice(0, 5)}`)
   }
 })
@@ -46,7 +46,7 @@ t.test('the login cookie of an http site has no prefix and is not Secure', async
   const { bff } = await shared()
   const { setCookies } = await bff.browser().navigate('/auth/login')
   t.match(setCookies[0], /^login-[A-Za-z0-9_-]{16}=/)
-  t.strictSame(attributesOf(setCookies[0]!), ['HttpOnly', 'Max-Age=600', 'Path=/', 'SameSite=Lax'])
+  t.strictSame(attributesOf(setCookies[0]!), ['HttpOnly', 'Max-Age=3600', 'Path=/', 'SameSite=Lax'])
 })
 
 t.test('the login cookie does not reveal its content', async (t) => {
@@ -61,37 +61,80 @@ t.test('the login cookie does not reveal its content', async (t) => {
   t.notOk(setCookies[0]!.includes(searchParams.get('state')!), 'not in its name either')
 })
 
-t.test('a browser keeps five sign-ins, and a sixth drops the oldest', async (t) => {
+t.test('twenty sign-ins at once all end signed in, each at its own address', async (t) => {
+  const { sandbox, bff } = await shared()
+  const browser = bff.browser()
+  const tabs = Array.from({ length: 20 }, (_, tab) => `/tab-${tab}`)
+  const starts = await Promise.all(tabs.map((tab) => browser.navigate(`/auth/login?returnTo=${tab}`)))
+  t.equal(browser.cookies.size, 20)
+  const header = [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
+  t.ok(header.length < 8_000, `${header.length} bytes`)
+  const backs = await Promise.all(starts.map(({ headers }) => decide(sandbox, String(headers.location))))
+  const answers = await Promise.all(backs.map((back) => comeBack(browser, back)))
+  t.strictSame(
+    answers.map(({ status, headers }) => [status, headers.location]),
+    tabs.map((tab) => [303, `${tab}#_`]),
+  )
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+  t.equal([...browser.cookies.keys()].filter((name) => name.startsWith('login-')).length, 0)
+})
+
+t.test('a browser keeps twenty sign-ins, and one more drops the oldest', async (t) => {
   const { sandbox, bff } = await shared()
   const browser = bff.browser()
   const starts: string[] = []
   const names: string[] = []
-  for (let i = 0; i < 5; i += 1) {
-    const start = await browser.navigate(`/auth/login?returnTo=/tab-${i}`)
+  for (let tab = 0; tab < 20; tab += 1) {
+    const start = await browser.navigate(`/auth/login?returnTo=/tab-${tab}`)
     t.equal(start.setCookies.length, 1, 'nothing is dropped yet')
     names.push(start.setCookies[0]!.split('=', 1)[0]!)
     starts.push(String(start.headers.location))
     // The age is counted in milliseconds.
     await elapsed(2)
   }
-  t.equal(browser.cookies.size, 5)
-  const sixth = await browser.navigate('/auth/login?returnTo=/tab-5')
-  starts.push(String(sixth.headers.location))
-  t.equal(sixth.setCookies.length, 2)
-  const dropped = sixth.setCookies.filter((line) => line.includes('Max-Age=0'))
+  t.equal(browser.cookies.size, 20)
+  const last = await browser.navigate('/auth/login?returnTo=/tab-20')
+  starts.push(String(last.headers.location))
+  t.equal(last.setCookies.length, 2)
+  const dropped = last.setCookies.filter((line) => line.includes('Max-Age=0'))
   t.strictSame(
     dropped.map((line) => line.split('=', 1)[0]),
     [names[0]],
   )
   const attributes = attributesOf(dropped[0]!).filter((attribute) => !/^(Max-Age|Expires)/.test(attribute))
   t.strictSame(attributes, ['HttpOnly', 'Path=/', 'SameSite=Lax'])
-  t.equal(browser.cookies.size, 5)
-  for (const tab of [3, 5, 1]) {
+  t.equal(browser.cookies.size, 20)
+  const late = await comeBack(browser, await decide(sandbox, starts[0]!))
+  t.equal(late.status, 400)
+  for (const tab of [13, 20, 1]) {
     const answer = await comeBack(browser, await decide(sandbox, starts[tab]!))
     t.equal(answer.headers.location, `/tab-${tab}#_`, 'the others come back, in any order')
   }
-  const late = await comeBack(browser, await decide(sandbox, starts[0]!))
-  t.equal(late.status, 400)
+})
+
+t.test('the oldest sign-ins go where the cookies would pass 8 KB', async (t) => {
+  const { sandbox, bff } = await shared()
+  const browser = bff.browser()
+  const sizeOf = () => [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ').length
+  browser.cookies.set('of-the-page', { value: 'x'.repeat(3_000), strict: false })
+  const begin = async (name: string) => {
+    await elapsed(2)
+    return String((await browser.navigate(`/auth/login?returnTo=/${name.padEnd(500, '-')}`)).headers.location)
+  }
+  const starts: string[] = []
+  for (let tab = 0; tab < 12; tab += 1) {
+    starts.push(await begin(String(tab)))
+    t.ok(sizeOf() <= 8_000, `${sizeOf()} bytes`)
+  }
+  t.ok(sizeOf() > 7_000, 'as many as fit')
+  t.equal((await comeBack(browser, await decide(sandbox, starts[0]!))).status, 400, 'the oldest is gone')
+  t.equal((await comeBack(browser, await decide(sandbox, starts[11]!))).status, 303, 'the newest is kept')
+  browser.cookies.set('of-the-page', { value: 'x'.repeat(9_000), strict: false })
+  t.equal(
+    (await comeBack(browser, await decide(sandbox, await begin('a')))).status,
+    303,
+    'a new one always is',
+  )
 })
 
 t.test('a login cookie that another site can set beside the prefix begins no sign-in', async (t) => {
@@ -133,7 +176,7 @@ t.test('foreign login cookies are cleared and prevent no sign-in', async (t) => 
   const { setCookies } = await browser.navigate('/auth/login')
   t.ok(setCookies.join().length < 4_096, 'hundreds are cleared in several responses')
   for (let i = 0; i < 40; i += 1) await browser.navigate('/auth/login')
-  t.equal([...browser.cookies.keys()].filter((name) => /^login-./.test(name)).length, 5)
+  t.equal([...browser.cookies.keys()].filter((name) => /^login-./.test(name)).length, 20)
 })
 
 t.test('a login cookie of another sign-in, of another name, or altered does not count', async (t) => {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
+import { counted } from '../flows/load.ts'
 import { isProblem } from '../helpers/browser.ts'
 import { shared } from '../helpers/shared.ts'
 import { CLIENT, signIn } from '../helpers/system.ts'
@@ -140,4 +141,47 @@ t.test('without STATIC_DIR a navigation to / gets a page that leads to the sign-
   }
   isProblem(t, await browser.fetch('/'), 404, 'not_found', 'a fetch')
   isProblem(t, await browser.navigate('/index.html'), 404, 'not_found', 'another path')
+})
+
+t.test('a prefetch begins no sign-in and is not counted', async (t) => {
+  const { bff } = await shared({ LOGIN_RATE_PER_MINUTE: '1' })
+  const failures = () => counted([bff], 'bff_sign_in_failures_total{reason="unavailable"}')
+  const before = await failures()
+  for (const purpose of ['prefetch', 'prefetch;prerender', 'prefetch;anonymous-client-ip']) {
+    const browser = bff.browser()
+    const answer = await browser.navigate('/auth/login', { headers: { 'sec-purpose': purpose } })
+    t.equal(answer.status, 503, purpose)
+    t.strictSame(answer.setCookies, [])
+    t.equal(answer.headers.location, undefined)
+    t.equal(answer.headers['cache-control'], 'no-store')
+  }
+  t.equal((await bff.browser().navigate('/auth/login')).status, 303, 'it did not count towards the limit')
+  t.equal(await failures(), before)
+})
+
+t.test('a return address under another name, or cut at an &, is refused with the right one', async (t) => {
+  const { bff } = await shared()
+  for (const [query, says] of [
+    ['return_to=/app', /parameter return_to is not known: the return address is the parameter returnTo/],
+    ['returnUrl=/app', /parameter returnUrl is not known: the return address is the parameter returnTo/],
+    ['redirect_uri=/app', /parameter returnTo/],
+    ['next=/app', /parameter returnTo/],
+    ['ReturnTo=/app', /parameter ReturnTo is not known: the return address is the parameter returnTo/],
+    ['returnTo=/report?from=1&to=2', /parameter to is not known: .*returnTo= and encodeURIComponent/],
+    ['returnTo=/app&%0A=1', /Parameter 2 of the query is not known/],
+  ] as const) {
+    const page = await bff.browser().navigate(`/auth/login?${query}`)
+    t.equal(page.status, 400, query)
+    t.match(page.text.replaceAll('&#38;', '&'), says)
+    t.strictSame(page.setCookies, [])
+  }
+  const whole = encodeURIComponent('/report?from=1&to=2')
+  t.equal((await bff.browser().navigate(`/auth/login?returnTo=${whole}&flow=code`)).status, 303)
+})
+
+t.test('OAUTH_AUTHORIZE_PARAMS are part of each sign-in', async (t) => {
+  const { bff, sandbox } = await shared({ OAUTH_AUTHORIZE_PARAMS: 'prompt=consent&nonce={random}' })
+  t.equal((await signIn(bff.browser(), sandbox)).status, 303)
+  const [authorize] = sandbox.journal.entries({ endpoint: 'authorize' })
+  t.match(authorize?.query, { prompt: 'consent', nonce: /^[A-Za-z0-9_-]{22}$/ })
 })

@@ -1,7 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
+import { createLog } from '../../src/log.ts'
+import { createDeploymentWarnings } from '../../src/ops/deployment-warnings.ts'
+import { Secret } from '../../src/secret.ts'
 import { harmlessCommands } from '../../src/vault/store/redis/deployment-findings.ts'
-import { logLines } from '../helpers/log-lines.ts'
+import { collectLog, logLines } from '../helpers/log-lines.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
@@ -83,6 +86,30 @@ t.test('the inspection of the ACL covers every command of the scripts', async (t
   )
 })
 
+t.test('an access token above 7 KB is warned of once', async (t) => {
+  const { sink, lines } = collectLog()
+  const warnings = createDeploymentWarnings({
+    log: createLog('info', sink),
+    clock: { wall: Date.now },
+    publicUrl: 'https://app.example',
+    scope: 's',
+  })
+  const tokens = (bytes: number) => ({
+    accessToken: new Secret('x'.repeat(bytes)),
+    refreshToken: null,
+    lifeSeconds: 1,
+    expiresAt: 0,
+    scope: null,
+  })
+  // The token flow has no refresh token, so its absence is no finding.
+  warnings.signedIn('token', tokens(7_168))
+  t.strictSame(lines(), [])
+  warnings.signedIn('token', tokens(7_169))
+  warnings.signedIn('token', tokens(9_000))
+  t.match(lines(), [{ event: 'platform.large_token', level: 'warn', bytes: 7_169, msg: /nginx/ }])
+  t.equal(lines().length, 1)
+})
+
 t.test('a callback on another host and another scope are warned of once, at the first sign-in', async (t) => {
   const sandbox = await startSandbox(t)
   const warningsAfter = async (tokenAnswer: object) => {
@@ -93,7 +120,7 @@ t.test('a callback on another host and another scope are warned of once, at the 
       await signIn(browser, sandbox)
       t.match((await browser.fetch('/auth/session')).json(), { authenticated: true }, 'nothing is refused')
     }
-    return logLines(bff.log()).filter(({ event }) => String(event).startsWith('platform.'))
+    return logLines(bff.log()).filter(({ event }) => /^platform\.|^login\.no_/.test(String(event)))
   }
   t.strictSame(await warningsAfter({}), [], 'as configured')
   t.strictSame(await warningsAfter({ remove: ['callback', 'scope'] }), [])
@@ -102,7 +129,18 @@ t.test('a callback on another host and another scope are warned of once, at the 
   const lines = await warningsAfter({ set: odd })
   t.match(lines, [
     { event: 'platform.callback_differs', level: 'warn', host, msg: /PUBLIC_URL.*credentials/ },
-    { event: 'platform.scope_differs', level: 'warn', granted: 'odd-scope', msg: /upstream_refused/ },
+    {
+      event: 'platform.scope_differs',
+      level: 'warn',
+      missing: sandbox.baseUrl,
+      granted: 'odd-scope',
+      msg: /upstream_refused/,
+    },
   ])
   t.equal(lines.length, 2)
+  const more = `profile ${sandbox.baseUrl} email`
+  t.strictSame(await warningsAfter({ set: { scope: more } }), [], 'more was granted than asked')
+  t.match(await warningsAfter({ remove: ['refresh_token'] }), [
+    { event: 'login.no_refresh_token', level: 'warn', asked: sandbox.baseUrl, msg: /offline_access.*servers\.md/ },
+  ])
 })
