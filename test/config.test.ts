@@ -219,7 +219,10 @@ t.test('the addresses of OAuth endpoints are kept to the letter', async (t) => {
   for (const url of ['https://a.example', 'https://a.example/token/', 'https://A.example:443/x//%7e/../']) {
     const all = { OAUTH_AUTHORIZE_URL: url, OAUTH_TOKEN_URL: url, OAUTH_REVOCATION_URL: url }
     const { oauth } = configOf({ ...all, OAUTH_END_SESSION_URL: url })
-    t.strictSame([oauth.authorizeUrl, oauth.tokenUrl, oauth.revocationUrl, oauth.endSessionUrl], Array(4).fill(url))
+    t.strictSame(
+      [oauth.authorizeUrl, oauth.tokenUrl, oauth.revocationUrl, oauth.endSessionUrl],
+      Array(4).fill(url),
+    )
   }
 })
 

@@ -141,6 +141,11 @@ t.test('a callback on another host and another scope are warned of once, at the 
   const more = `profile ${sandbox.baseUrl} email`
   t.strictSame(await warningsAfter({ set: { scope: more } }), [], 'more was granted than asked')
   t.match(await warningsAfter({ remove: ['refresh_token'] }), [
-    { event: 'login.no_refresh_token', level: 'warn', asked: sandbox.baseUrl, msg: /offline_access.*servers\.md/ },
+    {
+      event: 'login.no_refresh_token',
+      level: 'warn',
+      asked: sandbox.baseUrl,
+      msg: /offline_access.*servers\.md/,
+    },
   ])
 })
