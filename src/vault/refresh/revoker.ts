@@ -4,7 +4,8 @@ import type { AuthorizationServer } from '../../oauth/client.ts'
 import type { Secret } from '../../secret.ts'
 import { withTimeout } from '../../timeout.ts'
 import type { TokenSet } from '../sealed-tokens.ts'
-import { inLog, type RecordKey } from '../store/store.ts'
+import type { RecordKey } from '../store/record.ts'
+import { inLog } from '../store/store.ts'
 
 type Revocable = Pick<TokenSet, 'accessToken' | 'refreshToken'>
 
