@@ -81,11 +81,15 @@ export type ErrorCode =
   | 'upstream_timeout'
   /** No response arrived. */
   | 'unreachable'
+  /** The page itself answered in place of the server: its service worker, or a development server without a proxy. */
+  | 'answered_by_page'
   /** `signIn` was called again, without a click, although the last sign-in brought no session. */
   | 'sign_in_loop'
 
 const MESSAGES: Record<string, string> = {
   unreachable: 'The server cannot be reached.',
+  answered_by_page:
+    'The page answered in place of the server: see "Use a service worker" and "Develop with Vite".',
   sign_in_loop: 'The last sign-in brought no session.',
 }
 
@@ -122,6 +126,8 @@ export class BffError extends Error {
 export interface CallOptions {
   signal?: AbortSignal | undefined
   headers?: Record<string, string> | undefined
+  /** A call of a timer: it does not extend the session. */
+  background?: boolean | undefined
   /** How long a read may wait in all if responses ask for it by `Retry-After`: 15000. Writes never wait. */
   waitMs?: number | undefined
   /** Called before each such wait, for a notice to the user. */
@@ -150,6 +156,8 @@ export interface SiteOptions extends CallOptions {
   partial?: boolean | undefined
 }
 
+const OF_SIGN_IN = /^\/auth\//
+const OF_SERVER = /^\/(auth|flux|site|data)\b/
 const LAST_SIGN_IN = 'bff.signIn'
 /** As long as the server remembers a sign-in that was begun. */
 const SIGN_IN_MS = 600_000
@@ -164,6 +172,7 @@ let leaving: Promise<never> | undefined
 /** Whether somebody is signed in. Does not extend the session, so it may be polled. */
 export async function session(options?: CallOptions): Promise<Session> {
   listen()
+  requireServer()
   const before = changes
   const found: Session = JSON.parse(await ask('/auth/session', options))
   // Another tab has signed in or out meanwhile, so this answer may be the older one.
@@ -184,7 +193,13 @@ export function signIn(
   return leaving
 }
 
+/** At an address of the server's own a page stands only if its service worker or development server put it there. */
+function requireServer(): void {
+  if (OF_SIGN_IN.test(location.pathname)) throw new BffError('answered_by_page')
+}
+
 async function leave(returnTo: string): Promise<never> {
+  requireServer()
   const sinceLast = Date.now() - +sessionStorage.getItem(LAST_SIGN_IN)!
   if (sinceLast < SIGN_IN_MS && !navigator.userActivation?.isActive) throw new BffError('sign_in_loop')
   sessionStorage.setItem(LAST_SIGN_IN, `${Date.now()}`)
@@ -286,6 +301,15 @@ export async function updateSite(
   return parseJson(text, bigint)
 }
 
+/**
+ * Whether a library that repeats failed reads should repeat this one, for example `retry` of TanStack Query: where no
+ * response arrived, or that of a gateway, twice. What may be repeated after a wait, the client has repeated itself.
+ */
+export function shouldRetry(failures: number, error: unknown): boolean {
+  if (failures >= 2 || !(error instanceof BffError)) return false
+  return !error.retryAfter && (error.code === 'unreachable' || /502|504/.test(`${error.status}`))
+}
+
 /** JSON with every integer beyond 2^53 as a `bigint`, if `bigint` is true. */
 export function parseJson(text: string, bigint = true): unknown {
   if (!bigint || !/\d{16}/.test(text)) return JSON.parse(text)
@@ -304,12 +328,20 @@ export function parseJson(text: string, bigint = true): unknown {
 /** Any call of this server. A read waits for `Retry-After`. Throws a `BffError` unless the response is a success. */
 export async function request(
   path: string,
-  { waitMs = 15_000, onWait, headers, ...init }: RequestOptions = {},
+  { waitMs = 15_000, onWait, headers, background, ...init }: RequestOptions = {},
 ): Promise<Response> {
   const { method = 'GET', body, signal } = init
-  const sent = { 'X-CSRF': '1', ...(body && { 'Content-Type': 'application/json' }), ...headers }
+  const sent = {
+    'X-CSRF': '1',
+    ...(background && { 'X-Activity': 'none' }),
+    ...(body && { 'Content-Type': 'application/json' }),
+    ...headers,
+  }
   for (;;) {
     const response = await fetch(path, { ...init, headers: sent } as RequestInit).catch(unreachable(signal))
+    // The server sends no fetch a page, and a reverse proxy sends one only for an outage.
+    if (OF_SERVER.test(path) && response.status < 500 && /html/.test(response.headers.get('content-type')!))
+      throw new BffError('answered_by_page', response)
     if (response.ok || response.status === 304) return response
     const error = await failure(response, signal)
     // The answer to `session` says when and why, and goes to the listeners of every tab.

@@ -1,15 +1,11 @@
-// Saves what <button type="button" id="download"> asks for.
+// Saves a Flux as a file.
 import { flux } from './bff-client'
-import { explain } from './explain'
 
-async function download(): Promise<void> {
+/** In React: `onClick={() => download('temperature').catch(explain)}`. */
+export async function download(fluxId: string): Promise<void> {
   const link = document.createElement('a')
-  const csv = await flux('temperature', { format: 'CSV' })
+  const csv = await flux(fluxId, { format: 'CSV' })
   link.href = URL.createObjectURL(new Blob([csv], { type: 'text/csv' }))
-  link.download = 'temperature.csv'
+  link.download = `${fluxId}.csv`
   link.click()
-}
-
-document.querySelector<HTMLButtonElement>('#download')!.onclick = () => {
-  download().catch(explain)
 }

@@ -1,6 +1,7 @@
 // A sign-in in a popup, at the path /signed-in of the page.
 import { cameBack, session, signIn } from './bff-client'
 import { explain } from './explain'
+import { showSignInButton } from './page'
 
 const failures = new BroadcastChannel('sign-in-failure')
 

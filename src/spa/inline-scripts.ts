@@ -33,7 +33,10 @@ export function blockedInline(html: string, sources: readonly string[]): Blocked
 
 /** CSP Level 3 takes base64 and base64url. */
 function canonical(source: string): string {
-  return source.replaceAll('-', '+').replaceAll('_', '/').replace(/=+'$/, "'")
+  return source
+    .replaceAll('-', '+')
+    .replaceAll('_', '/')
+    .replace(/={1,2}'$/, "'")
 }
 
 function hashOf(name: string, script: string): string {

@@ -32,14 +32,14 @@ if (location.pathname === '/auto') {
 }
 `
 
+const PAGE_FILE =
+  '<!doctype html><link rel="icon" href="data:,"><h1></h1><script type="module" src="/page.js"></script>'
+
 async function startPage(t: Test): Promise<Demo> {
   const folder = makeFolder('client')
   copyFileSync(CLIENT, join(folder, 'bff-client.js'))
   writeFileSync(join(folder, 'page.js'), PAGE)
-  writeFileSync(
-    join(folder, 'index.html'),
-    '<!doctype html><link rel="icon" href="data:,"><h1></h1><script type="module" src="/page.js"></script>',
-  )
+  writeFileSync(join(folder, 'index.html'), PAGE_FILE)
   return await startDemo(t, browser, { env: { STATIC_DIR: folder } })
 }
 
@@ -188,6 +188,42 @@ t.test('the client in a page', async (t) => {
       t.equal((await hears(tab, false)).session.ended?.reason, 'refused', 'each tab hears why it ended')
     }
   })
+
+  await t.test('it says that the page answered in place of the server', async (t) => {
+    const tab = await context.newPage()
+    const index = { contentType: 'text/html', body: PAGE_FILE }
+    await tab.route('**/auth/session', (route) => route.fulfill(index))
+    await tab.goto(publicUrl)
+    await tab.waitForFunction('window.bff')
+    for (const call of ['bff.session()', 'bff.staySignedIn()'])
+      t.match(await failureOf(tab, call), { name: 'BffError', code: 'answered_by_page', status: 200 }, call)
+    await tab.unroute('**/auth/session')
+    await tab.route('**/auth/login?*', (route) => route.fulfill(index))
+    await tab.goto(`${publicUrl}/auth/login?returnTo=%2F`)
+    await tab.waitForFunction('window.bff')
+    for (const call of ['bff.session()', 'bff.signIn()'])
+      t.match(await failureOf(tab, call), { code: 'answered_by_page', status: 0 }, call)
+    await tab.close()
+  })
+
+  await t.test(
+    'a call in the background says so, and only a failed gateway is to be asked again',
+    async (t) => {
+      const tab = await context.newPage()
+      await tab.goto(publicUrl)
+      await tab.waitForFunction('window.bff')
+      const asking = tab.waitForRequest('**/flux/a?*')
+      await tab.evaluate("bff.flux('a', { background: true }).catch(() => {})")
+      t.equal((await asking).headers()['x-activity'], 'none')
+      const decided = await tab.evaluate(`[
+      [0, new bff.BffError('unreachable')], [1, new bff.BffError('upstream_timeout', new Response('', { status: 504 }))],
+      [2, new bff.BffError('unreachable')], [0, new bff.BffError('login_required', new Response('', { status: 401 }))],
+      [0, new Error('other')], [0, new bff.BffError(null, new Response('', { status: 502, headers: { 'retry-after': '1' } }))],
+    ].map((question) => bff.shouldRetry(...question))`)
+      t.strictSame(decided, [true, true, false, false, false, false])
+      await tab.close()
+    },
+  )
 
   await t.test('a sign-in that brought no session is repeated only by a click', async (t) => {
     const before = asked('/auth/login')

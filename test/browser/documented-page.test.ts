@@ -20,20 +20,23 @@ const printed = (heading: string, language = 'ts') => codeBlock('docs/spa.md', h
 // What the printed code leaves to the page, and which of it runs at which address.
 const VIEW = `
 const show = (text) => { document.querySelector('h1').textContent = text }
-const showNotice = (text) => show('notice: ' + text)
-const showPage = () => show('in')
-const showSignInButton = (error) => show('out: ' + error)
-const texts = []
-const showFlux = (flux) => {
-  document.body.dataset.texts = texts.push(typeof flux === 'string' ? flux : Object.keys(flux).join())
+export const texts = []
+export const showNotice = (text) => {
+  texts.push(text)
+  show('notice: ' + text)
 }
+export const showPage = () => show('in')
+export const showSignInButton = (error) => show('out: ' + error)
+Object.assign(window, { show, texts })
 `
 const ENTRY = `
-if (location.pathname === '/expiry') import('./warn')
+const find = (selector) => document.querySelector(selector)
+if (location.pathname === '/expiry')
+  import('./warn').then(({ warnBeforeEnd }) => warnBeforeEnd(find('#expiry'), find('#stay')))
 else if (location.pathname === '/readme') import('./readme')
 else {
   import('./popup').then(({ openSignIn }) => { window.openSignIn = openSignIn })
-  import('./download')
+  import('./download').then(({ download }) => { find('#download').onclick = () => download('temperature') })
   if (location.pathname !== '/signed-in') import('./sign-in')
   Promise.all([import('./data'), import('./explain')]).then(([{ readAndRename }, { explain }]) => {
     window.readAndRename = (name) => readAndRename(name).catch(explain)
@@ -49,16 +52,16 @@ async function buildPage(): Promise<string> {
     'src/sign-in.ts': printed('Sign in'),
     'src/data.ts': printed('Read and change data'),
     'src/explain.ts': recipe('explain.ts'),
+    'src/page.ts': VIEW,
     'src/popup.ts': recipe('popup.ts'),
     'src/download.ts': recipe('download.ts'),
     'src/readme.ts': codeBlock('README.md', 'From the page', 'ts'),
     // Three seconds, so that a test need not wait for minutes.
     'src/warn.ts': recipe('warn.ts').replace('120_000', '3_000'),
-    'page/view.js': VIEW,
     'page/sw.js': recipe('sw.js'),
     'page/index.html': `<!doctype html><link rel="icon" href="data:,"><h1></h1>
       <button type="button" id="download">Download</button> ${recipe('warn.html')}
-      <script src="/view.js"></script><script type="module" src="/entry.js"></script>`,
+      <script type="module" src="/entry.js"></script>`,
   }
   for (const [name, text] of Object.entries(files)) {
     mkdirSync(dirname(join(folder, name)), { recursive: true })

@@ -9,6 +9,7 @@ import ts from 'typescript'
 import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { configOf } from '../config/environment.ts'
 import { cookieHeader } from '../helpers/browser.ts'
+import { codeBlock } from '../helpers/documentation.ts'
 import { checkResponsesOf } from '../helpers/documented.ts'
 import { listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
 import { shared } from '../helpers/shared.ts'
@@ -117,6 +118,7 @@ t.test('a generated openapi-fetch client compiles and works, declared operations
   const folder = t.testdir({
     'page.ts': PAGE,
     'bff-client.d.ts': ts.transpileDeclaration(readFileSync(CLIENT, 'utf8'), {}).outputText,
+    'documented.ts': codeBlock('docs/spa.md', 'Generate a client', 'tsx'),
     'package.json': '{"type":"module"}',
     'operations.json': CALLED,
   })
@@ -128,7 +130,7 @@ t.test('a generated openapi-fetch client compiles and works, declared operations
   const document = (await browser.fetch('/openapi.json')).text
 
   writeFileSync(join(folder, 'api.d.ts'), astToString(await openapiTS(document)))
-  const program = ts.createProgram([join(folder, 'page.ts')], {
+  const program = ts.createProgram([join(folder, 'page.ts'), join(folder, 'documented.ts')], {
     strict: true,
     skipLibCheck: true,
     exactOptionalPropertyTypes: true,

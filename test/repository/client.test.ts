@@ -14,11 +14,11 @@ import { filesBelow, ROOT, read } from './files.ts'
 
 const CLIENT = read('client/bff-client.ts')
 
-t.test('the client is one file without imports, of at most 2 KB compressed', async (t) => {
+t.test('the client is one file without imports, of at most 2.5 KB compressed', async (t) => {
   t.notMatch(CLIENT, /^import /m)
   const { code } = transformSync(CLIENT, { loader: 'ts', format: 'esm', minify: true })
   const bytes = gzipSync(code, { level: 9 }).length
-  t.ok(bytes <= 2048, `${bytes} bytes`)
+  t.ok(bytes <= 2560, `${bytes} bytes`)
 })
 
 t.test('the client names each error code and each reason of an end that the server has', async (t) => {
@@ -26,7 +26,10 @@ t.test('the client names each error code and each reason of an end that the serv
     [...(new RegExp(`type ${type} =(.*?)\n\n`, 's').exec(CLIENT)?.[1] ?? '').matchAll(/'(\w+)'/g)]
       .map(([, member]) => member)
       .sort()
-  t.strictSame(members('ErrorCode'), [...PROBLEM_CODES, 'sign_in_loop', 'unreachable'].sort())
+  t.strictSame(
+    members('ErrorCode'),
+    [...PROBLEM_CODES, 'answered_by_page', 'sign_in_loop', 'unreachable'].sort(),
+  )
   t.strictSame(members('EndReason'), [...END_REASONS].sort())
 })
 
@@ -53,8 +56,9 @@ t.test('the client and the printed code compile under the strict settings of a V
   const pages = ['README.md', 'docs/spa.md', 'docs/getting-started.md', 'docs/operations.md']
   const blocks = pages.flatMap(codeBlocks)
   for (const [at, { language, code }] of blocks.entries()) {
-    if (language !== 'ts') continue
-    files.push(`src/block-${at}.ts`)
+    // What is generated from the document: test/http/openapi-client.test.ts compiles it.
+    if (!/^tsx?$/.test(language) || code.includes("'./api.js'")) continue
+    files.push(`src/block-${at}.${language}`)
     writeFileSync(join(folder, files.at(-1)!), code)
   }
   t.ok(files.length >= 11, `${files.length} files`)

@@ -112,6 +112,8 @@ const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'docs/operations.md':
     'test/config/operations.test.ts reads the JSON, test/repository/client.test.ts compiles the rest',
   'docs/spa.md: Develop with Vite': 'test/repository/client.test.ts compiles it and compares its proxy',
+  'docs/spa.md: Read with TanStack Query, SWR or a timer': 'test/repository/client.test.ts compiles it',
+  'docs/spa.md: React and Vue': 'test/repository/client.test.ts compiles it',
   'docs/spa.md: Errors': 'test/repository/client.test.ts parses it',
   'docs/spa.md: The session': 'test/repository/client.test.ts parses it',
   'examples/operations/README.md': 'test/browser/operations-page.test.ts runs the page',

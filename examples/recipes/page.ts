@@ -1,0 +1,25 @@
+// What the other recipes show, in one paragraph: put your own page in its place.
+import { signIn } from './bff-client'
+
+const status = document.createElement('p')
+status.setAttribute('role', 'status')
+document.body.append(status)
+
+export function showPage(): void {
+  status.textContent = 'You are signed in.'
+}
+
+export function showNotice(text: string): void {
+  status.textContent = text
+}
+
+/** `why`: the reason of an end, the error of a sign-in, or null. */
+export function showSignInButton(why: string | null): void {
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.textContent = 'Sign in'
+  button.onclick = () => {
+    signIn().catch(({ message }) => showNotice(message))
+  }
+  status.replaceChildren(why === null ? '' : `You are signed out (${why}). `, button)
+}
