@@ -1,3 +1,4 @@
+import { allowSlowAddresses } from '../src/process/addresses.ts'
 import { VERSION } from '../src/version.ts'
 import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from './examine.ts'
 
@@ -8,6 +9,7 @@ const INTERRUPTED = 130
 
 // The Redis client warns in plain text about a missing right, which the report names as well.
 console.warn = () => {}
+allowSlowAddresses()
 
 async function main(): Promise<number> {
   const command = parseDoctorArguments(process.argv.slice(2))

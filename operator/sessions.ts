@@ -2,6 +2,7 @@ import { format } from 'node:util'
 import { SYSTEM_CLOCK } from '../src/clock.ts'
 import { envFileHints } from '../src/config/checks.ts'
 import { describeTarget } from '../src/config/redis-url.ts'
+import { allowSlowAddresses } from '../src/process/addresses.ts'
 import { createRedisStore } from '../src/vault/store/redis/store.ts'
 import { type SessionStore, StoreUnavailable } from '../src/vault/store/store.ts'
 import { whenConnected } from '../src/vault/store/when-connected.ts'
@@ -106,4 +107,5 @@ async function connect({ store: settings, idleSeconds }: OperatorConfig): Promis
   }
 }
 
+allowSlowAddresses()
 process.exitCode = await main()

@@ -291,9 +291,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.places = null
     this.dispatched = false
     clearTimeout(this.timer)
-    // undici takes no request for a connection while it reports its failure.
-    if (failed) queueMicrotask(() => passOn(places, connection))
-    else passOn(places, connection)
+    connection.release(failed)
+    passOn(places, connection)
     this.leaveShare()
   }
 
@@ -344,7 +343,6 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (status < 200) return
-    this.connection!.hasResponded = true
     if (this.phase !== 'waiting') return
     this.status = status
     this.headers = headers
@@ -384,10 +382,12 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   /** The end of what was dispatched. */
   onResponseError(_: Dispatcher.DispatchController, error: Error): void {
+    // Another call may use the connection once this one has left it.
+    const mayRepeat = this.maySendAgain(error)
     this.leave(true)
     switch (this.phase) {
       case 'waiting':
-        if (this.maySendAgain(error)) {
+        if (mayRepeat) {
           this.repeated = true
           this.controller = null
           this.enter(this.shared.fresh)
@@ -411,9 +411,9 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     }
   }
 
-  /** RFC 9112 section 9.3.1: the peer may close a kept connection just as it is used again. */
+  /** RFC 9112 section 9.3.1: the peer may close a connection that waits just as it is used. */
   private maySendAgain(error: Error): boolean {
-    const wasClosed = this.connection!.hasResponded && !this.responseStarted && isLostConnection(error)
+    const wasClosed = this.connection!.wasOpen && !this.responseStarted && isLostConnection(error)
     return isRepeatable(this.call.outgoing) && wasClosed && !this.repeated
   }
 

@@ -59,15 +59,44 @@ export class Connections {
 
 /** One connection after another to the same place. */
 export class Connection {
-  /** It has carried a response before, so the peer may have closed it since. */
-  hasResponded = false
+  /** It was open before what it carries now was sent, so the peer may have closed it since. */
+  wasOpen = false
   /** The socket failed. undici treats that as a normal end if the body ends with the connection. */
   broken = false
+  private readonly options: ConnectionsOptions
+  private readonly connect: buildConnector.connector
+  private client: Client | null = null
+  private isOpen = false
   private user: User | null = null
-  private readonly client: Client
 
-  constructor({ origin, timeoutMs, kept }: ConnectionsOptions, connect: buildConnector.connector) {
-    this.client = new Client(origin, {
+  constructor(options: ConnectionsOptions, connect: buildConnector.connector) {
+    this.options = options
+    this.connect = connect
+  }
+
+  send(options: Dispatcher.DispatchOptions, user: User): void {
+    this.user = user
+    this.wasOpen = this.isOpen
+    this.client ??= this.createClient()
+    this.client.dispatch(options, user)
+  }
+
+  /** To call when a request is over. `failed`: without the end of its response. */
+  release(failed: boolean): void {
+    // After a failure undici would connect once more for nothing (nodejs/undici#5845).
+    if (failed || !this.options.kept) void this.destroy()
+  }
+
+  async destroy(): Promise<void> {
+    const { client } = this
+    this.client = null
+    this.isOpen = false
+    await client?.destroy()
+  }
+
+  private createClient(): Client {
+    const { origin, timeoutMs, kept } = this.options
+    const client: Client = new Client(origin, {
       headersTimeout: timeoutMs,
       bodyTimeout: timeoutMs,
       // A connection costs up to three round trips, and apps poll every few seconds. One that the peer has
@@ -75,27 +104,28 @@ export class Connection {
       keepAliveTimeout: 30_000,
       // 0 closes a connection after its response.
       pipelining: kept ? 1 : 0,
-      connect: (target, done) => connect(target, (...result) => this.connected(done, result)),
+      connect: (target, done) => this.connect(target, (...result) => this.connected(client, done, result)),
     })
+    return client
   }
 
-  send(options: Dispatcher.DispatchOptions, user: User): void {
-    this.user = user
-    this.client.dispatch(options, user)
-  }
-
-  async destroy(): Promise<void> {
-    await this.client.destroy()
-  }
-
-  private connected(done: buildConnector.Callback, result: Parameters<buildConnector.Callback>): void {
+  private connected(
+    client: Client,
+    done: buildConnector.Callback,
+    result: Parameters<buildConnector.Callback>,
+  ): void {
     const [failure, socket] = result
     let waits: Promise<void> | null = null
-    if (failure === null) {
-      this.hasResponded = false
+    // undici ends the connection of a client that was destroyed meanwhile.
+    if (failure === null && client === this.client) {
+      this.isOpen = true
+      this.wasOpen = false
       this.broken = false
       socket.on('error', () => {
         this.broken = true
+      })
+      socket.on('close', () => {
+        if (client === this.client) this.isOpen = false
       })
       waits = this.user?.onConnected() ?? null
     }

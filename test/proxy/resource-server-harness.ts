@@ -127,6 +127,7 @@ export async function bff(
   t.teardown(() => resourceServer.close())
   return {
     port: await listenOnLoopback(t, server),
+    close: () => resourceServer.close(),
     /** Resolves when so many calls have been handed to the resource server. */
     sends: (count: number) => until('calls', () => sent >= count),
     /** The outcome of the call of that index, as soon as it is there. */

@@ -16,6 +16,7 @@ import {
   write,
 } from './resource-server-harness.ts'
 
+const PUT = ['PUT /x HTTP/1.1', 'Host: a', 'Connection: close', 'Content-Length: 2']
 const HALF = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'
 const HALF_CHUNKED =
   'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n'
@@ -150,6 +151,30 @@ t.test('a browser that left before the call causes no request upstream', async (
   browser.socket.destroy()
   t.equal(upstream.received.length, 0)
 })
+
+t.test(
+  'a response that is left half-way leaves no connection, and the next update has its own',
+  async (t) => {
+    const { upstream, port, outcome, close } = await start(t, (socket) => {
+      socket.write(upstream.received.length < 3 ? HALF : OK)
+    })
+    for (const [index, browser] of [browse(t, port), rawBrowser(t, port, PUT, '{}')].entries()) {
+      await browser.sees('abc')
+      browser.socket.destroy()
+      t.same(await outcome(index), { kind: 'client_gone' })
+      await closed(upstream.sockets[index]!)
+    }
+    t.equal((await write(t, port)).status, 200)
+    t.equal((await get(t, port)).status, 200)
+    await close()
+    for (const socket of upstream.sockets) await closed(socket)
+    t.equal(upstream.sockets.length, 4, 'one for each call, and none without a request')
+    t.strictSame(
+      upstream.received.map(({ position }) => position),
+      [0, 0, 0, 0],
+    )
+  },
+)
 
 t.test('a resource server that does not respond, or stops half-way, causes a timeout', async (t) => {
   const { port, outcome } = await start(
