@@ -8,7 +8,7 @@ import {
   randomBytes,
   timingSafeEqual,
 } from 'node:crypto'
-import { deflateRawSync, inflateRawSync } from 'node:zlib'
+import { packText, unpackText } from './packed-text.ts'
 import type { Secret } from './secret.ts'
 
 /** A text that is sealed for one purpose does not open for another. */
@@ -36,7 +36,7 @@ export interface Keyring {
   seal(purpose: Purpose, text: string, context: string): string
   /** null where no key of the list opens the text in this context. */
   open(purpose: Purpose, sealed: string, context: string): Opened | null
-  /** As `seal`, compressed, as a string of one byte a character: half as long, and not for cookies. */
+  /** As `seal`, packed, as a string of one byte a character: half as long, and not for cookies. */
   sealBinary(purpose: Purpose, text: string, context: string): string
   /** Opens what `sealBinary` returned; null as in `open`. */
   openBinary(purpose: Purpose, sealed: string, context: string): Opened | null
@@ -59,8 +59,6 @@ interface Keys {
 const IV_BYTES = 12
 const TAG_BYTES = 16
 const ID_BYTES = 6
-/** The first byte of a compressed text; no JSON begins with it. */
-const COMPRESSED = Buffer.from([1])
 const NOTHING = Buffer.alloc(0)
 
 export function createKeyring(secrets: readonly Secret[]): Keyring {
@@ -124,17 +122,12 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
       const opened = openBytes(purpose, readText(sealed) ?? NOTHING, context)
       return opened && { text: opened.bytes.toString(), underOlderSecret: opened.underOlderSecret }
     },
-    sealBinary(purpose, text, context) {
-      const bytes = Buffer.concat([COMPRESSED, deflateRawSync(text)])
-      return sealBytes(purpose, bytes, context).toString('latin1')
-    },
+    sealBinary: (purpose, text, context) => sealBytes(purpose, packText(text), context).toString('latin1'),
     openBinary(purpose, sealed, context) {
       const opened = openBytes(purpose, Buffer.from(sealed, 'latin1'), context)
       if (opened === null) return null
-      const { bytes, underOlderSecret } = opened
-      // Version 0.2 sealed JSON as it was.
-      const isCompressed = bytes[0] === COMPRESSED[0]
-      return { text: (isCompressed ? inflateRawSync(bytes.subarray(1)) : bytes).toString(), underOlderSecret }
+      // Version 0.2 sealed the text as it was.
+      return { text: unpackText(opened.bytes), underOlderSecret: opened.underOlderSecret }
     },
   }
 }

@@ -18,6 +18,7 @@ const GROUND = [
   'json',
   'keyring',
   'log',
+  'packed-text',
   'log-text',
   'paths',
   'secret',

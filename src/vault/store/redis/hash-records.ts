@@ -2,7 +2,7 @@ import { decodeFacts, type StoredRecord } from '../record.ts'
 import type { Shown } from '../run.ts'
 
 /**
- * Records of version 0.2, for one release (docs/decisions/0020): a hash with a field for each fact, and the tokens. It
+ * Records of version 0.2, for one release (docs/decisions/0024): a hash with a field for each fact, and the tokens. It
  * stays one, which replicas of 0.2 can read, until a refresh brings other tokens.
  */
 

@@ -63,7 +63,9 @@ export function createRedisRecords(
     const looked = history === '' ? UNKNOWN : (history ?? '')
     const was = hashVersion(change.version)
     const kept = end === null ? ['', 0] : [`${end.reason} ${end.at}`, end.expireAt]
-    const common: ScriptArgument[] = [facts, Buffer.from(tokens, 'latin1'), expireAt, looked, ...kept]
+    // Without bytes ioredis writes the command as one string.
+    const bytes = tokens === '' ? '' : Buffer.from(tokens, 'latin1')
+    const common: ScriptArgument[] = [facts, bytes, expireAt, looked, ...kept]
     const run = (...names: string[]) =>
       send(
         labelOf(member),
@@ -140,9 +142,13 @@ export function createRedisRecords(
   }
 }
 
+const labels = new Map<RecordMember, string>()
+
 /** What metrics and traces call the commands of a step: `begin-refresh` for `beginRefresh`. */
 function labelOf(member: RecordMember): string {
-  return member.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+  const label = labels.get(member) ?? member.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+  labels.set(member, label)
+  return label
 }
 
 /** Whether no node of a Cluster ran a command on two keys, because their slot is being moved. */
