@@ -14,6 +14,7 @@ export type Command =
   | { kind: 'count_seals'; json: boolean }
   /** `user`: only sessions of this user; null for all. */
   | { kind: 'list'; json: boolean; user: string | null }
+  | { kind: 'explain'; json: boolean; id: string }
   | { kind: 'end'; id: string; revokes: boolean }
   | { kind: 'end_user'; user: string; revokes: boolean }
   | { kind: 'end_all'; confirmed: boolean; revokes: boolean }
@@ -31,6 +32,8 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
                       the newest one (newest)
   list                prints one line per session: id, sign-in, last activity, end without
                       further activity, flow, token generation, client
+  explain <id>        says what the record of one session shows: whose it is, when it ends, its refreshes
+                      and the last doubt; the 12 digits of a log line or of /auth/session are enough
   end <id>            ends one session; the beginning of its id is enough
   list --user <id>    prints the sessions of one user, by the whole id that the platform gives, where
                       OPERATIONS_FILE has an identity
@@ -38,7 +41,7 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
   end-all --yes       ends every session; without --yes it only says in which Redis, below which prefix
   reseal              seals tokens that are under an older secret under the newest one
 
-  --json              (count, list, reseal) prints JSON, one object per line
+  --json              (count, list, explain, reseal) prints JSON, one object per line
   --no-revoke         (end, end-all) does not revoke tokens: faster for many sessions
   --help              prints this text
   --version           prints the version
@@ -70,6 +73,7 @@ const COMMANDS: Readonly<Record<string, readonly Option[]>> = {
   help: [],
   count: ['old-key', 'json'],
   list: ['json', 'user'],
+  explain: ['json'],
   end: ['no-revoke', 'user'],
   'end-all': ['yes', 'no-revoke'],
   reseal: ['json'],
@@ -96,8 +100,9 @@ export function parseArguments(args: readonly string[]): Command {
   for (const option of Object.keys(values) as Option[]) {
     if (!options.includes(option)) return { kind: 'wrong', message: `${name} takes no --${option}.` }
   }
-  if (more.length > 0 || (id !== undefined && name !== 'end')) {
-    return { kind: 'wrong', message: `${name} takes ${name === 'end' ? 'one id' : 'no further argument'}.` }
+  const takesId = name === 'end' || name === 'explain'
+  if (more.length > 0 || (id !== undefined && !takesId)) {
+    return { kind: 'wrong', message: `${name} takes ${takesId ? 'one id' : 'no further argument'}.` }
   }
   const { user } = values
   if (user !== undefined && !isUserId(user))
@@ -118,7 +123,11 @@ export function parseArguments(args: readonly string[]): Command {
         return { kind: 'wrong', message: 'end takes the id of a session or --user, not both.' }
       if (user !== undefined) return { kind: 'end_user', user, revokes }
       if (id === undefined || !/^[0-9a-f]{1,64}$/i.test(id))
-        return { kind: 'wrong', message: 'end takes the id of a session, or its beginning, in hex digits.' }
+        return {
+          kind: 'wrong',
+          message: `${name} takes the id of a session, or its beginning, in hex digits.`,
+        }
+      if (name === 'explain') return { kind: 'explain', json, id: id.toLowerCase() }
       return { kind: 'end', id: id.toLowerCase(), revokes }
   }
 }

@@ -2,6 +2,7 @@ import { createKeyring } from '../src/keyring.ts'
 import type { RecordKey, SessionRecord } from '../src/vault/store/record.ts'
 import type { Command, CommandOptions, Terminal } from './cli.ts'
 import { endAll, endOne, endUser } from './end.ts'
+import { explain } from './explain.ts'
 import { asciiJson } from './in-ascii.ts'
 import { reseal, type SealOptions, sealOf } from './reseal.ts'
 import { batches, distinct } from './scan.ts'
@@ -23,6 +24,8 @@ export async function runCommand(
       return await countSeals(options, command.json)
     case 'reseal':
       return await resealAll(options, command.json)
+    case 'explain':
+      return await explain(options, command)
     case 'end':
       return await endOne(options, command.id)
     case 'end_user':

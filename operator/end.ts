@@ -14,25 +14,31 @@ const REVOCATIONS_AT_ONCE = 8
 /** How long the command waits for the last revocations. */
 const LAST_REVOCATIONS_MS = 5_000
 
+/** The key of the session whose id begins with `id`. null, after a warning, where there is none or more than one. */
+export async function findOne(
+  { store, terminal }: Pick<CommandOptions, 'store' | 'terminal'>,
+  id: string,
+): Promise<RecordKey | null> {
+  const found = await findKey(store, id)
+  if (found.kind === 'one') return found.key
+  terminal.warn(
+    found.kind === 'none'
+      ? `There is no session whose id begins with ${id}.`
+      : `The ids of ${found.count} sessions begin with ${id}: add more digits.`,
+  )
+  return null
+}
+
 /** Ends the session whose id begins with `id`. False where there is none or more than one. */
 export async function endOne(options: CommandOptions, id: string): Promise<boolean> {
-  const { store, terminal } = options
-  const found = await findKey(store, id)
-  switch (found.kind) {
-    case 'none':
-      terminal.warn(`There is no session whose id begins with ${id}.`)
-      return false
-    case 'several':
-      terminal.warn(`The ids of ${found.count} sessions begin with ${id}: add more digits.`)
-      return false
-    case 'one': {
-      const ending = createEnding(options)
-      const ended = await ending.end(found.key).finally(ending.finish)
-      if (ended) await terminal.print(`ended ${found.key}`)
-      else terminal.warn(`There is no session with the id ${found.key}.`)
-      return ended
-    }
-  }
+  const { terminal } = options
+  const key = await findOne(options, id)
+  if (key === null) return false
+  const ending = createEnding(options)
+  const ended = await ending.end(key).finally(ending.finish)
+  if (ended) await terminal.print(`ended ${key}`)
+  else terminal.warn(`There is no session with the id ${key}.`)
+  return ended
 }
 
 /** Ends every session that existed when the command started. */

@@ -46,7 +46,12 @@ async function main(): Promise<number> {
 async function run(command: Exclude<Command, { kind: 'help' | 'version' | 'wrong' }>): Promise<number> {
   const ends = command.kind === 'end' || command.kind === 'end_user' || command.kind === 'end_all'
   const ofUser = command.kind === 'end_user' || (command.kind === 'list' && command.user !== null)
-  const secrets = ends || ofUser || command.kind === 'count_seals' || command.kind === 'reseal'
+  const secrets =
+    ends ||
+    ofUser ||
+    command.kind === 'explain' ||
+    command.kind === 'count_seals' ||
+    command.kind === 'reseal'
   const parsed = parseOperatorConfig(process.env, {
     ...{ secrets, revocation: ends && command.revokes, users: ofUser },
   })

@@ -84,6 +84,48 @@ t.test('an operator lists the sessions of a running deployment and ends them on 
   t.equal(await redis.cli('zcard', 'bff:due'), '0', 'nothing is left in the due queue')
 })
 
+t.test('explain says in sentences, or as JSON, what the record of a session shows', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const operator = { REDIS_URL: redis.url, SESSION_SECRET, ...platformEnv(sandbox) }
+  const shown = (await browser.fetch('/auth/session')).json()
+  const id = String(shown.sessionId)
+  const told = await sessions(t, operator, 'explain', id)
+  t.match(told, { code: 0, stderr: '' })
+  const text = told.lines.join('\n')
+  t.match(text, `Session ${id} began at ${shown.createdAt}, by the flow code`)
+  t.match(text, /The platform did not say whose it is/)
+  t.match(text, `in any case at ${shown.expiresAt}.`)
+  t.match(text, /not refreshed yet/)
+
+  sandbox.faults.set({ tokenEndpoint: { mode: 'drop' } })
+  sandbox.expireAccessTokens()
+  t.equal((await browser.fetch('/flux/temperature')).status, 503)
+  const doubted = await sessions(t, operator, 'explain', id, '--json')
+  t.match(JSON.parse(doubted.lines[0]!), {
+    user: null,
+    readable: true,
+    refreshable: true,
+    refreshes: 0,
+    doubts: 1,
+    passedLimit: null,
+    accessTokenExpiresAt: shown.accessTokenExpiresAt,
+  })
+  t.match(
+    (await sessions(t, operator, 'explain', id)).lines.join('\n'),
+    /presented 1 times without a readable/,
+  )
+  const others = ['0'.repeat(64), '1'.repeat(64)].find((other) => !other.startsWith(id[0]!))!
+  t.match(await sessions(t, operator, 'explain', others), { code: 1, lines: [], stderr: /no session/ })
+  t.equal((await sessions(t, operator, 'explain')).code, 2)
+  const tokens = sandbox.journal.entries({ endpoint: 'resource' }).map(({ headers }) => headers.authorization)
+  for (const token of tokens) t.notOk(text.includes(String(token).slice(7)))
+})
+
 t.test('tokens that cannot be revoked are counted, and their sessions end', async (t) => {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t)

@@ -1,0 +1,92 @@
+import { createKeyring } from '../src/keyring.ts'
+import { openTokens } from '../src/vault/sealed-tokens.ts'
+import { passedLimit } from '../src/vault/session.ts'
+import type { RecordKey, SessionRecord } from '../src/vault/store/record.ts'
+import type { CommandOptions } from './cli.ts'
+import { findOne } from './end.ts'
+import { asciiJson } from './in-ascii.ts'
+
+/** Says what the record of one session shows, by the beginning of its id. False where there is none or more than one. */
+export async function explain(
+  { store, config, terminal, clock }: CommandOptions,
+  { id, json }: { id: string; json: boolean },
+): Promise<boolean> {
+  const key = await findOne({ store, terminal }, id)
+  if (key === null) return false
+  const record = await store.read(key)
+  if (record === null) {
+    terminal.warn(`There is no session with the id ${key}.`)
+    return false
+  }
+  const opened = openTokens(createKeyring(config.sessionSecrets), key, record.tokens)
+  const facts = factsOf(key, record, opened?.tokens ?? null, clock.wall())
+  if (json) await terminal.print(asciiJson(facts))
+  else for (const sentence of sentencesOf(facts)) await terminal.print(sentence)
+  return true
+}
+
+type Tokens = NonNullable<ReturnType<typeof openTokens>>['tokens']
+
+function factsOf(key: RecordKey, record: SessionRecord, tokens: Tokens | null, now: number) {
+  return {
+    id: key,
+    createdAt: iso(record.createdAt),
+    flow: record.flow,
+    client: record.client,
+    /** Whether a secret of SESSION_SECRET opens the tokens. */
+    readable: tokens !== null,
+    user: tokens?.user ?? null,
+    lastSeenAt: iso(record.seenAt),
+    idleExpiresAt: iso(record.idleEndsAt),
+    expiresAt: iso(record.endsAt),
+    passedLimit: passedLimit(record, now),
+    refreshes: record.gen - 1,
+    lastRefreshAt: record.gen > 1 && record.replacedAt > 0 ? iso(record.replacedAt) : null,
+    refreshable: tokens === null ? null : tokens.refreshToken !== null,
+    accessTokenExpiresAt: tokens === null ? null : iso(tokens.expiresAt),
+    /** Presentations of this refresh token after which it may be used up. */
+    doubts: record.doubts,
+    refreshUnderWayUntil: record.leaseUntil > now ? iso(record.leaseUntil) : null,
+    noRefreshBefore: record.retryAt > now ? iso(record.retryAt) : null,
+  }
+}
+
+function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
+  const { user, passedLimit: passed, accessTokenExpiresAt: expires } = facts
+  const sentences = [
+    `Session ${facts.id.slice(0, 12)} began at ${facts.createdAt}, by the flow ${facts.flow} of the client ${facts.client}.`,
+    facts.readable
+      ? user === null
+        ? 'The platform did not say whose it is.'
+        : `It belongs to the user ${user.id}${user.name === null ? '' : ` (${user.name})`}.`
+      : 'No secret of SESSION_SECRET opens its tokens, so this server cannot use it.',
+    passed === null
+      ? `Its browser was last active at ${facts.lastSeenAt}. Without activity it ends at ${facts.idleExpiresAt}, in any case at ${facts.expiresAt}.`
+      : `It has passed its ${passed} limit and ends when a replica looks at it.`,
+    facts.refreshes === 0
+      ? 'Its tokens were not refreshed yet.'
+      : `Its tokens were refreshed ${facts.refreshes} times${facts.lastRefreshAt === null ? '' : `, last at ${facts.lastRefreshAt}`}.`,
+  ]
+  if (expires !== null)
+    sentences.push(
+      facts.refreshable
+        ? `The access token expires at ${expires} and is refreshed before.`
+        : `The access token expires at ${expires}. There is no refresh token, so the session ends then.`,
+    )
+  if (facts.refreshUnderWayUntil !== null)
+    sentences.push(
+      `A replica may present the refresh token, or refreshes pause after a failover, until ${facts.refreshUnderWayUntil}.`,
+    )
+  else if (facts.doubts > 0)
+    sentences.push(
+      `The refresh token was presented ${facts.doubts} times without a readable response, so it may be used up. It is presented again when the access token has expired; if the platform refuses it then, the session ends with the reason refused.`,
+    )
+  if (facts.noRefreshBefore !== null)
+    sentences.push(`After a failure no refresh is tried before ${facts.noRefreshBefore}.`)
+  return sentences
+}
+
+function iso(epochMs: number): string {
+  const at = new Date(epochMs)
+  return Number.isNaN(at.getTime()) ? 'unknown' : at.toISOString()
+}
