@@ -2,11 +2,11 @@ import type { Config } from '../src/config/config.ts'
 import { CLOCK_TOLERANCE_MS } from '../src/vault/store/record.ts'
 import { NO_WRITES } from '../src/vault/store/redis/health.ts'
 import { inspectRedis } from '../src/vault/store/redis/inspect.ts'
-import { fault, ok, type Verdict, warning } from './verdict.ts'
+import { type Finding, fault, ok, warning } from './report.ts'
 
 /** Checks of the session store, and by how many milliseconds this clock is ahead of Redis'; null when unknown. */
 interface RedisChecks {
-  readonly verdicts: readonly Verdict[]
+  readonly verdicts: readonly Finding[]
   readonly clockAheadMs: number | null
 }
 
@@ -39,7 +39,7 @@ export async function checkRedis(store: Config['store']): Promise<RedisChecks> {
 
 type Nodes = Extract<Awaited<ReturnType<typeof inspectRedis>>, { kind: 'reached' }>['nodes']
 
-function reached(topology: string, nodes: Nodes): Verdict {
+function reached(topology: string, nodes: Nodes): Finding {
   const versions = [...new Set(nodes.map(({ version }) => version ?? 'unknown version'))].join(', ')
   const masters = nodes.length > 1 ? ` of ${nodes.length} masters` : ''
   const persistent = nodes.every(({ appendOnly }) => appendOnly === true)
@@ -52,7 +52,7 @@ function reached(topology: string, nodes: Nodes): Verdict {
   return ok('Redis', `${topology}${masters}, ${versions}, ${kept}`)
 }
 
-function eviction(policies: readonly (string | null)[]): Verdict {
+function eviction(policies: readonly (string | null)[]): Finding {
   const wrong = policies.find((policy) => policy !== null && policy !== 'noeviction')
   if (wrong) {
     return fault(
@@ -68,7 +68,7 @@ function eviction(policies: readonly (string | null)[]): Verdict {
     : ok('eviction', 'noeviction')
 }
 
-function rights(failures: readonly string[], prefix: string): Verdict {
+function rights(failures: readonly string[], prefix: string): Finding {
   if (failures.length === 0) return ok('rights', `may read and write below ${prefix}`)
   const missing = [...new Set(failures.map((text) => remedy(text, prefix)))]
   return fault('rights', missing.join('; '))
@@ -88,11 +88,16 @@ function remedy(text: string, prefix: string): string {
     : `${user} may not run ${command.toUpperCase()}: add +${command} to its ACL`
 }
 
-/** One verdict over all clocks that could be read; null entries are unknown. */
-export function checkClocks(clocks: readonly { of: string; aheadMs: number | null }[]): Verdict {
+/** One finding over all clocks that could be read; null entries are unknown. `silent`: it answered without a `Date`. */
+export function checkClocks(
+  clocks: readonly { of: string; aheadMs: number | null; silent?: boolean }[],
+): Finding {
   const known = clocks.flatMap(({ of, aheadMs }) => (aheadMs === null ? [] : [{ of, aheadMs }]))
   if (known.length === 0) return warning('clocks', 'no clock could be compared')
-  const text = known.map(({ of, aheadMs }) => describeClock(of, aheadMs)).join(', ')
+  const unseen = clocks
+    .filter(({ silent }) => silent)
+    .map(({ of }) => `; ${of} sends no Date, so its clock was not seen`)
+  const text = known.map(({ of, aheadMs }) => describeClock(of, aheadMs)).join(', ') + unseen.join('')
   return known.some(({ aheadMs }) => Math.abs(aheadMs) > CLOCK_TOLERANCE_MS)
     ? fault(
         'clocks',

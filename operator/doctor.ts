@@ -1,6 +1,7 @@
 import { allowSlowAddresses } from '../src/process/addresses.ts'
 import { VERSION } from '../src/version.ts'
-import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from './examine.ts'
+import { DOCTOR_HELP, examine, parseDoctorArguments } from './examine.ts'
+import { toText } from './report.ts'
 
 const SOUND = 0
 const BROKEN = 1
@@ -24,11 +25,11 @@ async function main(): Promise<number> {
       process.stderr.write(`${command.message}\nFor the options: node dist/doctor.js --help\n`)
       return WRONG
     case 'check': {
-      const { verdicts, isFaulty } = await examine(process.env)
-      for (const verdict of verdicts)
-        process.stdout.write(`${command.json ? JSON.stringify(verdict) : toLine(verdict)}\n`)
+      const { findings, isFaulty } = await examine(process.env)
+      for (const finding of findings)
+        process.stdout.write(`${command.json ? JSON.stringify(finding) : toText(finding)}\n`)
       if (isFaulty) return WRONG
-      return verdicts.some(({ verdict }) => verdict === 'fault') ? BROKEN : SOUND
+      return findings.some(({ verdict }) => verdict === 'fault') ? BROKEN : SOUND
     }
     case 'live': {
       const { runLive } = await import('./measure/live.ts')

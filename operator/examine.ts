@@ -3,15 +3,11 @@ import { type Config, parseConfig } from '../src/config/config.ts'
 import { pathOfOperation } from '../src/config/operation.ts'
 import type { Environment } from '../src/config/secrets.ts'
 import { ID, WAC } from '../src/paths.ts'
-import {
-  checkClient,
-  checkEgress,
-  checkPublicOrigin,
-  checkResourceServer,
-  checkSignInPage,
-} from './check-http.ts'
+import { checkClient } from './check-client.ts'
+import { checkEgress, checkPublicOrigin, checkResourceServer } from './check-http.ts'
 import { checkClocks, checkRedis } from './check-redis.ts'
-import { fault, ok, type Verdict, warning } from './verdict.ts'
+import { checkSignInPage } from './check-sign-in.ts'
+import { type Finding, fault, ok, warning } from './report.ts'
 
 export const DOCTOR_HELP = `Checks a deployment before users come: configuration, Redis, both servers of the platform,
 and whether PUBLIC_URL leads to this server. Without --live it changes nothing, here or at the platform.
@@ -95,13 +91,13 @@ function wrongUse(given: {
   return null
 }
 
-/** The verdicts in the order of the report; `isFaulty`: the environment has faults, so nothing else was checked. */
-export async function examine(env: Environment): Promise<{ verdicts: Verdict[]; isFaulty: boolean }> {
+/** The findings in the order of the report; `isFaulty`: the environment has faults, so nothing else was checked. */
+export async function examine(env: Environment): Promise<{ findings: Finding[]; isFaulty: boolean }> {
   const parsed = parseConfig(env)
   if (!parsed.ok) {
     const faults = parsed.faults.map((text) => fault('configuration', text))
     return {
-      verdicts: [...faults, ...parsed.hints.map((text) => warning('configuration', text))],
+      findings: [...faults, ...parsed.hints.map((text) => warning('configuration', text))],
       isFaulty: true,
     }
   }
@@ -114,32 +110,38 @@ export async function examine(env: Environment): Promise<{ verdicts: Verdict[]; 
     checkResourceServer(config),
     checkPublicOrigin(config),
   ])
-  const verdicts = [
+  const platform = [...client, ...(page?.findings ?? []), resource.verdict]
+  const findings = [
     ...configuration(parsed.warnings),
     ...operations(config.operations),
     ...redis.verdicts,
     ...(egress === null ? [] : [egress]),
-    client,
-    ...(page === null ? [] : [page.verdict]),
-    resource.verdict,
+    // A proxy that fails is one cause: what cannot be reached through it is not said again.
+    ...platform.filter(({ message }) => egress?.verdict !== 'fault' || !THROUGH_PROXY.test(message)),
     origin,
     checkClocks([
       { of: 'Redis', aheadMs: redis.clockAheadMs },
-      { of: 'the authorization server', aheadMs: page?.clockAheadMs ?? null },
+      {
+        of: 'the authorization server',
+        aheadMs: page?.clockAheadMs ?? null,
+        silent: page?.isReached === true && page.clockAheadMs === null,
+      },
       { of: 'the resource server', aheadMs: resource.clockAheadMs },
     ]),
   ]
-  return { verdicts, isFaulty: false }
+  return { findings, isFaulty: false }
 }
 
-function configuration(warnings: readonly string[]): Verdict[] {
+const THROUGH_PROXY = /cannot be reached: the egress proxy/
+
+function configuration(warnings: readonly string[]): Finding[] {
   return warnings.length === 0
     ? [ok('configuration', 'no fault, no warning')]
     : warnings.map((text) => warning('configuration', text))
 }
 
 /** The declared operations, so that an operator sees what a page may call. */
-function operations(declared: Config['operations']): Verdict[] {
+function operations(declared: Config['operations']): Finding[] {
   return declared.map((operation) => {
     const { name, method, account, body, application } = operation
     const risks = [
@@ -161,12 +163,4 @@ function takesAnything(schema: object | null): boolean {
     schema === null ||
     Object.keys(schema).every((keyword) => ['type', 'title', 'description'].includes(keyword))
   )
-}
-
-const WORDS = { ok: 'ok', warning: 'warn', fault: 'FAULT' } as const
-const CHECK_WIDTH = 16
-
-/** One line of the report. */
-export function toLine({ check, verdict, message }: Verdict): string {
-  return `${WORDS[verdict].padEnd(6)}${check.padEnd(CHECK_WIDTH)}${message}`
 }

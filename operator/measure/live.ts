@@ -4,6 +4,7 @@ import { type Config, parseConfig } from '../../src/config/config.ts'
 import type { Environment } from '../../src/config/secrets.ts'
 import { listenFailure } from '../../src/process/listen.ts'
 import { Secret } from '../../src/secret.ts'
+import { createReport, type Report } from '../report.ts'
 import {
   type Accepts,
   measureFlux,
@@ -14,7 +15,6 @@ import {
 } from './measure.ts'
 import { createOperator, type Operator, Stopped } from './operator.ts'
 import { createPlatform, type Platform } from './platform.ts'
-import { createReport, type Report } from './report.ts'
 import { createSignIns, type SignedIn, type SignIns } from './sign-in.ts'
 import { createSiteTest, readRestoreFile, readSite, type SiteTest } from './site.ts'
 

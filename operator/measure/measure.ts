@@ -2,8 +2,8 @@ import type { Config } from '../../src/config/config.ts'
 import { FORMATS, type Format, type Operation, pathOfOperation } from '../../src/config/operation.ts'
 import { valuesIn } from '../../src/proxy/invalid-token.ts'
 import { Secret } from '../../src/secret.ts'
+import type { Draft, Report } from '../report.ts'
 import type { Answer, Platform } from './platform.ts'
-import type { Draft, Report } from './report.ts'
 import type { SignedIn } from './sign-in.ts'
 
 /** What the resource server says to a token. */

@@ -4,11 +4,11 @@ import { SYSTEM_CLOCK } from '../../src/clock.ts'
 import type { Config } from '../../src/config/config.ts'
 import { jsonObject } from '../../src/json.ts'
 import { createAuthorizationServer } from '../../src/oauth/client.ts'
+import { redirectUriOf } from '../../src/oauth/redirect-uri.ts'
 import type { GrantedTokens } from '../../src/oauth/token-response.ts'
-import { PATHS } from '../../src/paths.ts'
 import { listenAddress } from '../../src/process/listen.ts'
+import type { Report } from '../report.ts'
 import type { Operator } from './operator.ts'
-import type { Report } from './report.ts'
 
 /** A completed sign-in. */
 export interface SignedIn {
@@ -161,11 +161,10 @@ export async function createSignIns(config: Config, report: Report, operator: Op
   }
 }
 
-function newSignIn({ publicUrl, oauth }: Config): Started {
+function newSignIn(config: Config): Started {
   const nonce = newSecret()
-  const callback = `${publicUrl}${PATHS.callback}`
-  const redirectUri = oauth.redirect === 'fixed' ? callback : `${callback}/${nonce}`
-  const verifier = oauth.pkce ? randomBytes(32).toString('base64url') : null
+  const redirectUri = redirectUriOf(config, nonce)
+  const verifier = config.oauth.pkce ? randomBytes(32).toString('base64url') : null
   return { secret: newSecret(), nonce, redirectUri, verifier }
 }
 

@@ -4,9 +4,9 @@ import { pathOfOperation } from '../../src/config/operation.ts'
 import { isObject, jsonObject } from '../../src/json.ts'
 import type { Secret } from '../../src/secret.ts'
 import { asciiJson } from '../in-ascii.ts'
+import type { Draft, Report } from '../report.ts'
 import type { Operator } from './operator.ts'
 import type { Platform } from './platform.ts'
-import type { Draft, Report } from './report.ts'
 
 /** The members of a site that UpdateSite changes (service document, section 4.3). */
 interface Members {

@@ -4,6 +4,7 @@ import type { Config } from '../config/config.ts'
 import type { RedirectFlow } from '../config/variables.ts'
 import type { SessionCookies } from '../http/cookies.ts'
 import type { Keyring } from '../keyring.ts'
+import { redirectUriOf } from '../oauth/redirect-uri.ts'
 import { PATHS } from '../paths.ts'
 
 /** One sign-in, as the server must remember it until the browser comes back. */
@@ -77,10 +78,6 @@ export function createLoginCookies({
   const { loginCookiesIn, loginLength, setLogin } = cookies
   const idOf = (nonce: string): string => createHash('sha256').update(nonce).digest('base64url').slice(0, 16)
 
-  // An address for each sign-in serves authorization servers that do not echo `state`.
-  const redirectUriOf = (nonce: string): string =>
-    publicUrl + PATHS.callback + (oauth.redirect === 'fixed' ? '' : `/${nonce}`)
-
   function clear(reply: FastifyReply, id: string): void {
     setLogin(reply, { id, value: '', maxAgeSeconds: 0 })
   }
@@ -118,7 +115,7 @@ export function createLoginCookies({
       for (const dropped of superfluous(header, loginLength({ id, value })).slice(0, MAX_DROPPED))
         clear(reply, dropped)
       setLogin(reply, { id, value, maxAgeSeconds: SIGN_IN_MS / 1_000 })
-      return { nonce, redirectUri: redirectUriOf(nonce), verifier }
+      return { nonce, redirectUri: redirectUriOf({ publicUrl, oauth }, nonce), verifier }
     },
 
     find(header, nonce) {
@@ -127,7 +124,7 @@ export function createLoginCookies({
         const sealed = cookie.id === id ? open(cookie) : null
         if (sealed === null) continue
         const { f: flow = 'code', r: returnTo, v: verifier } = sealed
-        return { flow, returnTo, redirectUri: redirectUriOf(nonce), verifier }
+        return { flow, returnTo, redirectUri: redirectUriOf({ publicUrl, oauth }, nonce), verifier }
       }
       return null
     },

@@ -1,14 +1,14 @@
-import { formsOf, hideForms } from '../../src/oauth/foreign-text.ts'
-import { inAscii } from '../in-ascii.ts'
+import { formsOf, hideForms } from '../src/oauth/foreign-text.ts'
+import { inAscii } from './in-ascii.ts'
 
-/** One fact of this account, measured. */
+/** The result of one check or measurement. */
 export interface Finding {
   readonly check: string
-  /** `fault`: users cannot work; `warning`: they notice it, or a setting is to be changed. */
+  /** `fault`: users cannot work; `warning`: they can, but look at it, or change a setting. */
   readonly verdict: 'ok' | 'warning' | 'fault'
-  /** What was measured, for programs. */
+  /** What was found, for programs. */
   readonly value: string | number | boolean | null
-  /** The same in words, with the consequence. */
+  /** The same in words and, unless it is ok, what to do. Holds no secret, and nothing that controls a terminal. */
   readonly message: string
   /** A line for the environment, or null. */
   readonly setting: string | null
@@ -16,6 +16,34 @@ export interface Finding {
 
 /** A finding before it is cleaned: `ok`, without value and setting, unless it says otherwise. */
 export type Draft = Partial<Omit<Finding, 'check'>> & Pick<Finding, 'message'>
+
+/** The check found what the server needs. */
+export function ok(check: string, message: string): Finding {
+  return found(check, { message })
+}
+
+/** The check found something to look at. */
+export function warning(check: string, message: string): Finding {
+  return found(check, { verdict: 'warning', message })
+}
+
+/** The check found why sign-in or calls fail. */
+export function fault(check: string, message: string, setting: string | null = null): Finding {
+  return found(check, { verdict: 'fault', message, setting })
+}
+
+function found(check: string, { verdict = 'ok', value = null, message, setting = null }: Draft): Finding {
+  return { check, verdict, value, message: inAscii(message), setting }
+}
+
+const WORDS = { ok: 'ok', warning: 'warn', fault: 'FAULT' } as const
+const CHECK_WIDTH = 20
+
+/** The finding as text: one line, and a second one for its setting. */
+export function toText({ check, verdict, message, setting }: Finding): string {
+  const line = `${WORDS[verdict].padEnd(6)}${check.padEnd(CHECK_WIDTH)}${message}`
+  return setting === null ? line : `${line}\n${' '.repeat(6 + CHECK_WIDTH)}${setting}`
+}
 
 /** What the operator sees. Everything passes the list of secrets, and only printable ASCII is printed. */
 export interface Report {
@@ -32,7 +60,6 @@ export interface Report {
 }
 
 const QUOTED = 200
-const WORDS = { ok: 'ok', warning: 'warn', fault: 'FAULT' } as const
 
 export function createReport(options: {
   json: boolean
@@ -48,13 +75,15 @@ export function createReport(options: {
   return {
     findings,
     add(check, { verdict = 'ok', value = null, message, setting = null }) {
-      const cleaned = typeof value === 'string' ? clean(value).slice(0, QUOTED) : value
-      const line = setting === null ? null : clean(setting)
-      const finding = { check, verdict, value: cleaned, message: clean(message), setting: line }
+      const finding = {
+        check,
+        verdict,
+        value: typeof value === 'string' ? clean(value).slice(0, QUOTED) : value,
+        message: clean(message),
+        setting: setting === null ? null : clean(setting),
+      }
       findings.push(finding)
-      if (json) return out(JSON.stringify(finding))
-      out(`${WORDS[verdict].padEnd(6)}${check.padEnd(22)}${finding.message}`)
-      if (line !== null) out(`${' '.repeat(28)}${line}`)
+      out(json ? JSON.stringify(finding) : toText(finding))
     },
     show(check, address, message) {
       if (json) out(JSON.stringify({ check, verdict: 'ok', value: address, message, setting: null }))

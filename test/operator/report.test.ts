@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createReport } from '../../../operator/measure/report.ts'
+import { createReport } from '../../operator/report.ts'
 
 t.test('a secret is replaced in each form that a platform may send it in', async (t) => {
   const lines: string[] = []

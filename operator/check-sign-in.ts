@@ -1,0 +1,161 @@
+import { randomUUID } from 'node:crypto'
+import { SYSTEM_CLOCK } from '../src/clock.ts'
+import type { Config } from '../src/config/config.ts'
+import { createAuthorizationServer } from '../src/oauth/client.ts'
+import { redirectUriOf } from '../src/oauth/redirect-uri.ts'
+import { get, type Response, unreachable } from './http.ts'
+import { inAscii } from './in-ascii.ts'
+import { type Finding, fault, ok, warning } from './report.ts'
+
+const CHECK = 'sign-in page'
+const PAGE_VARIABLES = 'AUTH_URL (or OAUTH_AUTHORIZE_URL)'
+const MOST_REDIRECTS = 5
+
+/** Where an authorization request has led, without a user. */
+type Led =
+  | { readonly kind: 'failed'; readonly reason: string }
+  /** To the callback, with these parameters. */
+  | { readonly kind: 'back'; readonly params: URLSearchParams }
+  /** To a page of the authorization server, or away from it. `hops`: redirects before. */
+  | { readonly kind: 'page'; readonly response: Response; readonly hops: number; readonly url: string }
+
+/** The findings, and by how many milliseconds this clock is ahead of the server's; null when unknown. */
+interface SignInCheck {
+  readonly findings: readonly Finding[]
+  readonly clockAheadMs: number | null
+  /** Whether the server answered at all. */
+  readonly isReached: boolean
+}
+
+/** Asks for the page that users sign in on, with this client and this callback. Null where no flow needs one. */
+export async function checkSignInPage(config: Config): Promise<SignInCheck | null> {
+  const { oauth, egress } = config
+  const responseType = oauth.flows.has('code') ? 'code' : 'token'
+  if (!oauth.flows.has(responseType)) return null
+  const server = createAuthorizationServer({ oauth, egress, concurrency: 1, clock: SYSTEM_CLOCK })
+  const nonce = randomUUID()
+  const redirectUri = redirectUriOf(config, nonce)
+  const verifier = oauth.pkce && responseType === 'code' ? `${nonce}${nonce}` : null
+  let date: number | null = null
+
+  /** Follows redirects that stay on the authorization server. */
+  async function lead(changes: Record<string, string>): Promise<Led> {
+    const start = new URL(await server.authorizeUrl({ responseType, redirectUri, state: nonce, verifier }))
+    for (const [name, value] of Object.entries(changes)) start.searchParams.set(name, value)
+    let url = start.href
+    for (let hops = 0; ; hops += 1) {
+      const response = await get(url, 'text/html', egress)
+      if (typeof response === 'string') return { kind: 'failed', reason: response }
+      date ??= response.date
+      const { status, location } = response
+      const isRedirect = status >= 300 && status < 400 && location !== null && URL.canParse(location, url)
+      const next = isRedirect ? new URL(location, url) : null
+      if (next?.href.startsWith(redirectUri))
+        return {
+          kind: 'back',
+          params: next.search === '' ? new URLSearchParams(next.hash.slice(1)) : next.searchParams,
+        }
+      if (next === null || next.origin !== start.origin || hops === MOST_REDIRECTS)
+        return { kind: 'page', response, hops, url }
+      url = next.href
+    }
+  }
+
+  try {
+    const led = await lead({})
+    const first = judge(led, config)
+    const isGood = first.verdict === 'ok'
+    const proven = isGood && (await lead({ scope: `doctor-${nonce}` })).kind === 'back'
+    const issuer = isGood && oauth.issuer !== null ? [judgeIssuer(await lead({ prompt: 'none' }), oauth)] : []
+    return {
+      findings: [proven ? PROVEN : first, ...issuer],
+      clockAheadMs: aheadOf(date),
+      isReached: led.kind !== 'failed',
+    }
+  } finally {
+    await server.close()
+  }
+}
+
+const PROVEN = ok(CHECK, 'the server accepts this client and callback')
+
+/** `Date` has whole seconds, so its middle is half a second later. */
+export function aheadOf(date: number | null): number | null {
+  return date === null ? null : Date.now() - date - 500
+}
+
+function judge(led: Led, config: Config): Finding {
+  const { oauth } = config
+  if (led.kind === 'failed') return fault(CHECK, unreachable('sign-in page', led.reason, PAGE_VARIABLES))
+  if (led.kind === 'back') {
+    const error = led.params.get('error')
+    if (error === null) return ok(CHECK, 'the server sends the browser back at once')
+    const code = /^[a-z_]{1,64}$/.test(error) ? error : 'an unreadable error code'
+    const description = inAscii(led.params.get('error_description') ?? '').slice(0, 200)
+    return fault(
+      CHECK,
+      `the authorization server refuses the request (${code}${description === '' ? '' : `, "${description}"`}): ${remedy(code, oauth)}`,
+    )
+  }
+  const { response, hops, url } = led
+  const { status, location } = response
+  if (status < 400) {
+    const isSlash =
+      status === 301 && location !== null && new URL(location, url).pathname === `${new URL(url).pathname}/`
+    if (isSlash)
+      return fault(
+        CHECK,
+        'the server redirects to the same address with a slash at its end',
+        `OAUTH_AUTHORIZE_URL=${oauth.authorizeUrl}/`,
+      )
+    const where = hops > 0 || status >= 300 ? 'redirects to a page' : 'shows a page'
+    return ok(CHECK, `${where} to sign in on: callback and scope are checked later, so they are not proven`)
+  }
+  if (hops === 0 && (status === 404 || status === 405))
+    return fault(CHECK, `there is no sign-in page (status ${status}): check ${PAGE_VARIABLES}`)
+  if (hops === 0 && status >= 500)
+    return fault(CHECK, `the sign-in page fails (status ${status}): ask the platform`)
+  const fixed = oauth.redirect === 'fixed' ? '' : '; if they are right, set OAUTH_REDIRECT=fixed'
+  const registered =
+    oauth.redirect === 'fixed'
+      ? `${redirectUriOf(config, '')} must be registered to the letter`
+      : `the registered callback must be on the host of PUBLIC_URL, as ${config.publicUrl} is`
+  return fault(
+    CHECK,
+    `the authorization server refuses this client or callback (status ${status}): ${registered}; check PUBLIC_URL and CLIENT_ID${fixed}`,
+    oauth.redirect === 'fixed' ? null : 'OAUTH_REDIRECT=fixed',
+  )
+}
+
+function remedy(error: string, { pkce }: Config['oauth']): string {
+  switch (error) {
+    case 'invalid_scope':
+      return 'check OAUTH_SCOPE and BASE_URL'
+    case 'unsupported_response_type':
+    case 'unauthorized_client':
+      return 'check OAUTH_FLOWS, and which flows the client of CLIENT_ID may use'
+    case 'invalid_request':
+      return pkce
+        ? 'check OAUTH_AUTHORIZE_PARAMS, OAUTH_PKCE and OAUTH_REDIRECT'
+        : 'the server may demand PKCE: remove OAUTH_PKCE=off'
+    case 'access_denied':
+      return 'check OAUTH_SCOPE: it may name no scope that this client has'
+    default:
+      return 'check CLIENT_ID and PUBLIC_URL'
+  }
+}
+
+/** Holds `OAUTH_ISSUER` against an `iss` that comes without a sign-in (RFC 9207). */
+function judgeIssuer(led: Led, { issuer }: Config['oauth']): Finding {
+  const check = 'issuer'
+  if (led.kind !== 'back') return ok(check, 'not seen without a sign-in: run this with --live')
+  const iss = led.params.get('iss')
+  if (iss === null) return warning(check, 'no iss comes back, so OAUTH_ISSUER checks nothing here')
+  if (iss === issuer) return ok(check, 'iss is that of OAUTH_ISSUER')
+  const shown = inAscii(iss).slice(0, 200)
+  return fault(
+    check,
+    `iss is ${shown}, not that of OAUTH_ISSUER: every sign-in is refused`,
+    /^[\x21-\x7e]{1,200}$/.test(iss) ? `OAUTH_ISSUER=${iss}` : null,
+  )
+}
