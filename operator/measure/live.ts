@@ -1,12 +1,19 @@
 import type { Readable } from 'node:stream'
-import { SYSTEM_CLOCK } from '../../src/clock.ts'
 import { type Config, parseConfig } from '../../src/config/config.ts'
 import type { Environment } from '../../src/config/secrets.ts'
 import { listenFailure } from '../../src/process/listen.ts'
 import { Secret } from '../../src/secret.ts'
 import { createReport, type Report } from '../report.ts'
 import {
-  type Accepts,
+  type Held,
+  measureRefresh,
+  measureRefusedGrant,
+  measureReuse,
+  measureSecondSignIn,
+  measureWrongSecret,
+  notMeasured,
+} from './grants.ts'
+import {
   measureFlux,
   measureInvalidToken,
   measureOperations,
@@ -15,7 +22,7 @@ import {
 } from './measure.ts'
 import { createOperator, type Operator, Stopped } from './operator.ts'
 import { createPlatform, type Platform } from './platform.ts'
-import { createSignIns, type SignedIn, type SignIns } from './sign-in.ts'
+import { createSignIns, type SignIns } from './sign-in.ts'
 import { createSiteTest, readRestoreFile, readSite, type SiteTest } from './site.ts'
 
 /** What `--live` takes besides `--json`. */
@@ -27,6 +34,8 @@ export interface LiveOptions {
   site: string | null
   /** A file with the members of that site. */
   restore: string | null
+  /** Seconds after its use at which a used refresh token is presented again. */
+  reuseDelays?: readonly number[]
 }
 
 /** How the command meets its surroundings. */
@@ -80,7 +89,7 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
     refuse(`The sign-in cannot be served. ${listenFailure(error, config.listen)}. Stop the server first.`)
     return WRONG
   }
-  const context = { config, report, operator, signIns, platform: createPlatform(config) }
+  const context = { config, report, operator, signIns, platform: createPlatform(config, operator) }
   try {
     return await measure(context, { ...options, original })
   } finally {
@@ -90,41 +99,46 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
   }
 }
 
-/** The tokens of the sign-ins, which are ended when all is measured. */
-interface Held {
-  accessToken: Secret
-  refreshToken: Secret | null
-  expiresAt: number
-}
-
 async function measure(
   context: Context,
   options: LiveOptions & { original: Parameters<typeof createSiteTest>[0]['original'] | null },
 ): Promise<number> {
-  const { config, report } = context
+  const { config, report, signIns } = context
   const held: Held[] = []
+  const hold = (tokens: Held): void => void held.push(tokens)
   let siteTest: SiteTest | null = null
   let code = SOUND
   report.say('Use an account made for tests: its other sessions may end.')
   try {
-    const first = await context.signIns.signIn()
+    const first = await signIns.signIn()
     if (first !== null) {
-      held.push(first.tokens)
+      hold(first.tokens)
       measureTokenResponse(first, config, report)
-      const accepts = await measureInvalidToken(
-        context,
-        first.tokens.accessToken,
-        probeOf(config, options.flux),
-      )
-      if (options.flux !== null) await measureFlux(context, first.tokens.accessToken, options.flux)
-      await measureOperations(context, first.tokens.accessToken)
-      siteTest = await prepareSite(context, options, () => held.at(-1)!.accessToken)
-      await siteTest?.run()
-      await siteTest?.restore()
-      siteTest = null
-      const refreshed = await measureRefresh(context, first, accepts)
-      if (refreshed !== null) held.push(refreshed)
-      await measureSecondSignIn(context, held, accepts)
+      if (!signIns.hasDate())
+        report.add('clock', {
+          value: 'unknown',
+          message: 'the authorization server sends no Date, so its clock was not seen',
+        })
+      const token = first.tokens.accessToken
+      const guard = await measureInvalidToken(context, token, probeOf(config, options.flux))
+      if (guard.closed === null) {
+        if (options.flux !== null) await measureFlux(context, token, options.flux)
+        await measureOperations(context, token)
+        siteTest = await prepareSite(context, options, () => held.at(-1)!.accessToken)
+        await siteTest?.run()
+        await siteTest?.restore()
+        siteTest = null
+      } else
+        for (const [check, asked] of [
+          ['flux', options.flux],
+          ['site', options.site],
+        ] as const)
+          if (asked !== null) report.add(check, notMeasured(guard.closed))
+      const rotation = await measureRefresh(context, first, guard, hold)
+      const refused = await measureRefusedGrant(context)
+      await measureSecondSignIn(context, rotation?.held ?? first.tokens, guard, hold)
+      await measureReuse(context, rotation, hold, options.reuseDelays)
+      await measureWrongSecret(context, refused, held.at(-1))
     }
   } catch (error) {
     if (!(error instanceof Stopped)) throw error
@@ -166,77 +180,6 @@ async function prepareSite(
   return createSiteTest({ platform, report, operator, token, place, original })
 }
 
-/** One refresh: does the refresh token change, and does the access token from before still work? */
-async function measureRefresh(
-  { config, report, signIns }: Context,
-  { tokens }: SignedIn,
-  accepts: Accepts,
-): Promise<Held | null> {
-  if (tokens.refreshToken === null) return null
-  const outcome = await signIns.authorizationServer.refresh(tokens.refreshToken, {
-    sendBefore: SYSTEM_CLOCK.monotonic() + config.oauth.tokenTimeoutMs,
-    signal: AbortSignal.timeout(config.oauth.tokenTimeoutMs),
-  })
-  if (outcome.kind !== 'granted') {
-    report.add('rotation', {
-      verdict: 'fault',
-      value: outcome.kind,
-      message: `a refresh brings no tokens: ${outcome.reason}`,
-    })
-    return null
-  }
-  const { accessToken, refreshToken } = outcome.tokens
-  report.hide(accessToken.reveal())
-  if (refreshToken !== null) report.hide(refreshToken.reveal())
-  const rotates = refreshToken !== null && refreshToken.reveal() !== tokens.refreshToken.reveal()
-  report.add('rotation', {
-    value: rotates,
-    message: rotates ? 'a refresh brings a new refresh token' : 'a refresh leaves the refresh token as it is',
-  })
-  const old = await accepts(tokens.accessToken)
-  if (old === 'unknown')
-    report.add('old access token', { verdict: 'warning', value: 'unknown', message: UNKNOWN })
-  else
-    report.add('old access token', {
-      value: old === 'accepted',
-      message:
-        old === 'accepted'
-          ? 'still works after a refresh'
-          : 'ends with a refresh: calls under way then are repeated once with the new one',
-    })
-  return { ...outcome.tokens, refreshToken: refreshToken ?? tokens.refreshToken }
-}
-
-const UNKNOWN =
-  'not measured: a good token and a bad one get the same status here. Give --flux WAC/ID of a flux that this account may read'
-
-/** Whether one more sign-in of the same user ends the tokens from before. */
-async function measureSecondSignIn(
-  { report, signIns }: Context,
-  held: Held[],
-  accepts: Accepts,
-): Promise<void> {
-  const check = 'second sign-in'
-  const before = held.at(-1)!
-  report.say('Once more, as the same user, to see whether a second device ends the first:')
-  const second = await signIns.signIn()
-  if (second === null) return
-  held.push(second.tokens)
-  const old = await accepts(before.accessToken)
-  if (old === 'unknown') return report.add(check, { verdict: 'warning', value: 'unknown', message: UNKNOWN })
-  report.add(
-    check,
-    old === 'accepted'
-      ? { value: 'keeps', message: 'the tokens from before still work: a user may have several devices' }
-      : {
-          verdict: 'warning',
-          value: 'ends',
-          message:
-            'ends the tokens from before: two devices of one user sign each other out in turn, with the reason refused',
-        },
-  )
-}
-
 async function endTokens({ config, report, signIns }: Context, held: readonly Held[]): Promise<void> {
   const [last] = held.map(({ expiresAt }) => expiresAt).sort((one, other) => other - one)
   if (last === undefined) return
@@ -269,8 +212,10 @@ async function endTokens({ config, report, signIns }: Context, held: readonly He
 }
 
 function printSettings(report: Report, isComplete: boolean): void {
-  const lines = report.findings.flatMap(({ setting }) => setting ?? [])
-  if (lines.length > 0) report.say('For the environment of the server (.env):')
-  else if (isComplete) report.say('No setting needs to change.')
+  const lines = new Set(report.findings.flatMap(({ setting }) => setting ?? []))
+  const isFine = report.findings.every(({ verdict }) => verdict === 'ok')
+  if (lines.size > 0) report.say('For the environment of the server (.env):')
+  else if (isComplete)
+    report.say(isFine ? 'No setting needs to change.' : 'No line for the environment follows from this.')
   for (const line of lines) report.say(line)
 }

@@ -10,16 +10,24 @@ import type { SignedIn } from './sign-in.ts'
 export type Acceptance = 'accepted' | 'refused' | 'unknown'
 
 /** Whether the resource server takes a token, by a call that it answers differently without one. */
-export type Accepts = (token: Secret) => Promise<Acceptance>
+export interface Guard {
+  accepts(token: Secret): Promise<Acceptance>
+  /** Why nothing that rests on its answers can be measured; null: it takes the first token. */
+  readonly closed: string | null
+  /** Whether this server recognises the response to an invalid token. */
+  readonly isRecognised: boolean
+}
 
-/** The members of the token response, and `state`. */
-export function measureTokenResponse(
-  { tokens, response, state }: SignedIn,
-  config: Config,
-  report: Report,
-): void {
+/** Scopes to which servers tie the refresh token. */
+const OFFLINE = /^offline(_access)?$/
+/** nginx in front of a resource server refuses a header line of 8 KB. */
+const LARGE_TOKEN_BYTES = 7_168
+
+/** The members of the token response, and what came back with the code. */
+export function measureTokenResponse(signedIn: SignedIn, config: Config, report: Report): void {
+  const { tokens, response, state, iss, tookMs } = signedIn
   const { publicUrl, oauth } = config
-  const { scope, callback, expires_in: expiresIn } = response ?? {}
+  const { callback } = response ?? {}
   const host = new URL(publicUrl).hostname
   const callbackHost =
     typeof callback === 'string' && URL.canParse(callback) ? new URL(callback).hostname : null
@@ -37,92 +45,215 @@ export function measureTokenResponse(
       message: `the registered callback is on ${report.quote(callbackHost)}, not on ${host}: the platform may refuse sign-ins; register a callback on ${host}`,
     })
 
-  if (typeof scope !== 'string')
-    report.add('scope', {
-      value: 'absent',
-      message: 'the token response names no scope: the one that was asked for holds',
-    })
-  else if (scope === oauth.scope)
-    report.add('scope', { value: scope, message: 'the scope that was asked for' })
-  else
-    report.add('scope', {
+  report.add('scope', describeScope(response?.scope, config, report))
+  report.add('expires_in', describeLife(tokens.lifeSeconds, response?.expires_in, report))
+  report.add('refresh_token', describeRefreshToken(signedIn, config))
+  const end = describeRefreshEnd(signedIn)
+  if (end !== null) report.add('refresh token end', end)
+  const length = tokens.accessToken.reveal().length
+  if (length > LARGE_TOKEN_BYTES)
+    report.add('access token', {
       verdict: 'warning',
-      value: scope,
-      message: `another scope than OAUTH_SCOPE asks for: ${report.quote(scope)}. Calls may be refused`,
-      setting: /^[\x21-\x7e]{1,200}$/.test(scope) ? `OAUTH_SCOPE=${scope}` : null,
+      value: length,
+      message: `has ${length} bytes: a reverse proxy in front of the resource server may refuse the header line (nginx: 8 KB, large_client_header_buffers)`,
     })
-
-  const seconds = tokens.lifeSeconds
-  if (expiresIn === undefined || expiresIn === null)
-    report.add('expires_in', { value: 'absent', message: 'absent: an hour is assumed, as the document says' })
-  else if (seconds === 0)
-    report.add('expires_in', {
-      verdict: 'warning',
-      value: String(expiresIn),
-      message: `${report.quote(String(expiresIn))} is no time to live: each request would refresh first`,
-    })
-  else report.add('expires_in', { value: seconds, message: `an access token lives ${seconds} seconds` })
-
-  report.add(
-    'refresh_token',
-    tokens.refreshToken === null
-      ? {
-          verdict: 'warning',
-          value: false,
-          message: 'absent: a session ends with its access token, and users sign in again',
-        }
-      : { value: true, message: 'present: sessions are refreshed' },
-  )
-
-  if (state === 'echoed')
-    report.add('state', { value: state, message: 'comes back, so OAUTH_REDIRECT=fixed would work too' })
-  else if (oauth.redirect === 'fixed')
-    report.add('state', {
-      verdict: 'fault',
-      value: state,
-      message: 'does not come back as it was sent, and with OAUTH_REDIRECT=fixed every sign-in fails',
-      setting: 'OAUTH_REDIRECT=per-login',
-    })
-  else
-    report.add('state', {
-      value: state,
-      message: 'does not come back, which OAUTH_REDIRECT=per-login does not need',
-    })
+  report.add('token request', { value: tookMs, message: `took ${tookMs} ms` })
+  report.add('state', describeState(state, oauth.redirect))
+  report.add('iss', describeIssuer(iss, oauth.issuer, report))
 }
 
-/** The response to a token that was never issued. Returns whether a token is taken. */
+function describeScope(scope: unknown, { oauth, baseUrl }: Config, report: Report): Draft {
+  if (typeof scope !== 'string')
+    return oauth.scope === baseUrl
+      ? {
+          verdict: 'warning',
+          value: 'absent',
+          message:
+            'the token response names no scope, so BASE_URL, which OAUTH_SCOPE asks for by default, may have been dropped: compare it with the scopes of the client',
+        }
+      : {
+          value: 'absent',
+          message: 'the token response names no scope: whether OAUTH_SCOPE was granted is not shown',
+        }
+  const granted = scope.split(' ')
+  const missing = oauth.scope.split(' ').filter((word) => !granted.includes(word))
+  if (missing.length === 0)
+    return {
+      value: scope,
+      message:
+        scope === oauth.scope
+          ? 'the scope that was asked for'
+          : `what was asked for, and more: ${report.quote(scope)}`,
+    }
+  // Another scope would give up the refresh token: such servers want to ask the user for it.
+  if (missing.every((word) => OFFLINE.test(word)))
+    return {
+      verdict: 'warning',
+      value: scope,
+      message: `granted is ${report.quote(scope)}, without ${missing.join(' ')}: some servers grant it only if the user is asked`,
+      setting: consentSetting(oauth),
+    }
+  return {
+    verdict: 'warning',
+    value: scope,
+    message: `another scope than OAUTH_SCOPE asks for: ${report.quote(scope)}. Calls may be refused`,
+    setting: /^[\x21-\x7e]{1,200}$/.test(scope) ? `OAUTH_SCOPE=${scope}` : null,
+  }
+}
+
+function describeLife(seconds: number, answered: unknown, report: Report): Draft {
+  if (answered === undefined || answered === null)
+    return { value: 'absent', message: 'absent: an hour is assumed, as the document says' }
+  if (seconds === 0)
+    return {
+      verdict: 'warning',
+      value: String(answered),
+      message: `${report.quote(String(answered))} is no time to live: each request would refresh first`,
+    }
+  const counted = String(answered) === String(seconds) ? '' : `, of which ${seconds} are counted`
+  return {
+    value: seconds,
+    message: `an access token lives ${report.quote(String(answered))} seconds${counted}`,
+  }
+}
+
+function describeRefreshToken({ tokens }: SignedIn, { oauth }: Config): Draft {
+  if (tokens.refreshToken !== null) return { value: true, message: 'present: sessions are refreshed' }
+  const isAsked = oauth.scope.split(' ').some((word) => OFFLINE.test(word))
+  const how = isAsked
+    ? 'servers may ask the user for offline access first, or tie it to the grant refresh_token of the client'
+    : 'servers tie it to a scope (offline_access, offline) or to the grant refresh_token of the client, see docs/servers.md'
+  return {
+    verdict: 'warning',
+    value: false,
+    message: `absent: a session ends with its access token, and users sign in again; ${how}`,
+    setting: isAsked ? consentSetting(oauth) : null,
+  }
+}
+
+/** Asks the user each time, which servers want before they grant offline access; null where a prompt is set. */
+function consentSetting({ authorizeParameters }: Config['oauth']): string | null {
+  return authorizeParameters.some(({ name }) => name === 'prompt')
+    ? null
+    : 'OAUTH_AUTHORIZE_PARAMS=prompt=consent'
+}
+
+/** When the refresh token ends if it is not refreshed; null where that is not said. */
+function describeRefreshEnd({ tokens, response }: SignedIn): Draft | null {
+  const { refreshExpiresAt = null, expiresAt } = tokens
+  if (refreshExpiresAt === null) return null
+  const { refresh_expires_in: one, refresh_token_expires_in: other } = response ?? {}
+  const seconds = Number(one ?? other)
+  const isShorter = refreshExpiresAt <= expiresAt
+  return isShorter
+    ? {
+        verdict: 'warning',
+        value: seconds,
+        message: `a refresh token lives ${seconds} seconds, no longer than the access token: sessions are refreshed before that, and one without a reachable server ends then. Make access tokens shorter at the server`,
+      }
+    : { value: seconds, message: `a refresh token lives ${seconds} seconds from the last refresh` }
+}
+
+function describeState(state: SignedIn['state'], redirect: Config['oauth']['redirect']): Draft {
+  if (state === 'echoed')
+    return {
+      value: state,
+      message: redirect === 'fixed' ? 'comes back' : 'comes back, so OAUTH_REDIRECT=fixed would work too',
+    }
+  return redirect === 'fixed'
+    ? {
+        verdict: 'fault',
+        value: state,
+        message: 'does not come back as it was sent, and with OAUTH_REDIRECT=fixed every sign-in fails',
+        setting: 'OAUTH_REDIRECT=per-login',
+      }
+    : { value: state, message: 'does not come back, which OAUTH_REDIRECT=per-login does not need' }
+}
+
+function describeIssuer(iss: string | null, issuer: string | null, report: Report): Draft {
+  if (iss === null)
+    return issuer === null
+      ? { value: 'absent', message: 'does not come back' }
+      : {
+          verdict: 'warning',
+          value: 'absent',
+          message: 'does not come back: OAUTH_ISSUER checks nothing here',
+        }
+  if (issuer === null)
+    return { value: iss, message: `comes back as ${report.quote(iss)}, and is not checked` }
+  return iss === issuer
+    ? { value: iss, message: 'comes back as OAUTH_ISSUER' }
+    : {
+        verdict: 'fault',
+        value: iss,
+        message: `comes back as ${report.quote(iss)}, not as OAUTH_ISSUER: every sign-in is refused`,
+        setting: /^[\x21-\x7e]{1,200}$/.test(iss) ? `OAUTH_ISSUER=${iss}` : null,
+      }
+}
+
+/** The response to a token that was never issued, and whether the fresh token is taken. `isRead`: the probe may be read by this account. */
 export async function measureInvalidToken(
   { platform, report }: { platform: Platform; report: Report },
   token: Secret,
-  probe: string,
-): Promise<Accepts> {
-  const call = (presented: Secret) => platform.call(presented, { method: 'GET', path: probe })
+  { path, isRead }: { path: string; isRead: boolean },
+): Promise<Guard> {
+  const call = (presented: Secret) => platform.call(presented, { method: 'GET', path })
   const good = await call(token)
   const bad = await call(new Secret(`doctor-${'x'.repeat(24)}`))
-  if (typeof bad === 'string') {
+  if (typeof good === 'string' || typeof bad === 'string') {
+    const reason = typeof bad === 'string' ? bad : String(good)
     report.add('invalid_token', {
       verdict: 'fault',
-      message: `the resource server cannot be reached (${bad})`,
+      message: `the resource server gives no response (${reason})`,
     })
-    return async () => 'unknown'
+    return {
+      accepts: async () => 'unknown',
+      closed: `the resource server gives no response (${reason})`,
+      isRecognised: false,
+    }
   }
+  const closed = refusalOf(good, bad, isRead, report)
+  if (closed !== null) report.add('resource server', closed)
   report.add('invalid_token', describeInvalidToken(bad, report))
-  const goodStatus = typeof good === 'string' ? null : good.status
-  return async (presented) => {
-    const answer = await call(presented)
-    if (typeof answer === 'string') return 'unknown'
-    if (answer.isInvalidToken) return 'refused'
-    if (answer.status < 400) return 'accepted'
-    // A call that is refused with any token says nothing about this one. A 404 does, where a bad token gets another status.
-    if (goodStatus === bad.status) return 'unknown'
-    return answer.status === goodStatus ? 'accepted' : answer.status === bad.status ? 'refused' : 'unknown'
+  return {
+    closed: closed === null ? null : 'the resource server refuses every token',
+    isRecognised: bad.isInvalidToken,
+    async accepts(presented) {
+      const answer = await call(presented)
+      if (typeof answer === 'string') return 'unknown'
+      if (answer.isInvalidToken) return 'refused'
+      if (answer.status < 400) return 'accepted'
+      // A call that is refused with any token says nothing about this one. A 404 does, where a bad token gets another status.
+      if (good.status === bad.status) return 'unknown'
+      return answer.status === good.status ? 'accepted' : answer.status === bad.status ? 'refused' : 'unknown'
+    },
   }
 }
 
-function describeInvalidToken(bad: Answer, report: Report): Draft {
-  const { status, body, challenge, isInvalidToken } = bad
+/** The fault of a resource server that refuses a token which it was just given; null where it takes it. */
+function refusalOf(good: Answer, bad: Answer, isRead: boolean, report: Report): Draft | null {
+  const { status, challenge, body } = good
+  const isScope = /\binsufficient_scope\b/.test(`${challenge ?? ''} ${body}`)
+  const isLikeBad = isRead && (status === 401 || status === 403) && status === bad.status
+  if (status < 400 || !(isScope || good.isInvalidToken || isLikeBad)) return null
+  const message = `refuses the token that this sign-in has just brought: ${shapeOf(good, report)}`
+  return {
+    verdict: 'fault',
+    value: status,
+    message: isScope
+      ? `${message}. Its scope is too small: check OAUTH_SCOPE`
+      : `${message}. Check BASE_URL, and that this resource server takes tokens of this client (their audience)`,
+  }
+}
+
+function shapeOf({ status, challenge, body }: Answer, report: Report): string {
   const header = challenge === null ? '' : `, WWW-Authenticate ${report.quote(challenge)}`
-  const shape = `status ${status}${header}, ${body === '' ? 'no body' : `body ${report.quote(body)}`}`
+  return `status ${status}${header}, ${body === '' ? 'no body' : `body ${report.quote(body)}`}`
+}
+
+function describeInvalidToken(bad: Answer, report: Report): Draft {
+  const { status, isInvalidToken } = bad
+  const shape = shapeOf(bad, report)
   if (isInvalidToken) return { value: status, message: `is recognised: ${shape}` }
   if (status < 400)
     return {
@@ -144,6 +275,7 @@ const CODE = /^[A-Za-z0-9_.-]{1,64}$/
 /** The value of `UPSTREAM_INVALID_TOKEN` that names this response, by its most telling code. */
 function settingFor({ status, body }: Answer): string | null {
   if (status !== 400 && status !== 403) return null
+  if (body === '') return `UPSTREAM_INVALID_TOKEN=${status}:empty`
   const codes = [...valuesIn(body)].filter(
     ({ path, text }) =>
       path.length > 0 && path.length <= 4 && path.every((name) => NAME.test(name)) && CODE.test(text),
@@ -166,6 +298,32 @@ export async function measureFlux(
     const answer = await platform.call(token, { method: 'GET', path: `/${wac}/flux/${id}`, format })
     report.add(`flux ${format}`, describeRead(answer, report, format))
   }
+  await measureVia({ platform, report }, token, `/${wac}/flux/${id}`)
+}
+
+/** Whether the resource server compresses only what has no `Via`, as nginx (`gzip_proxied off`) and IIS do. */
+async function measureVia(
+  { platform, report }: { platform: Platform; report: Report },
+  token: Secret,
+  path: string,
+): Promise<void> {
+  const gzip = { 'accept-encoding': 'gzip' }
+  const call = (fields: Record<string, string>) => platform.call(token, { method: 'GET', path, fields })
+  const [without, withVia] = [await call(gzip), await call({ ...gzip, via: '1.1 bff' })]
+  if (typeof without === 'string' || typeof withVia === 'string') return
+  if (without.status !== 200 || withVia.status !== 200) return
+  const bytes = `${withVia.bytes} bytes with Via, ${without.bytes} without`
+  report.add(
+    'compression',
+    withVia.encoding === null && without.encoding !== null
+      ? {
+          verdict: 'warning',
+          value: 'without Via',
+          message: `only a request without Via is answered compressed: ${bytes}`,
+          setting: 'UPSTREAM_VIA=off',
+        }
+      : { value: withVia.encoding ?? 'none', message: bytes },
+  )
 }
 
 /** Each declared GET that needs no parameters. */
@@ -195,13 +353,15 @@ function pathWith(operation: Operation, wac: string | null): string | null {
   return wac === null ? null : path.replace('{wac}', wac)
 }
 
-/** A read that tells a good token from a bad one, the best that is known. */
-export function probeOf(config: Config, flux: string | null): string {
-  if (flux !== null) return `/${flux.replace('/', '/flux/')}`
+/** A read that tells a good token from a bad one, the best that is known; `isRead`: the account may read it. */
+export function probeOf(config: Config, flux: string | null): { path: string; isRead: boolean } {
+  if (flux !== null) return { path: `/${flux.replace('/', '/flux/')}`, isRead: true }
   const [path] = readable(config.operations).flatMap(
     (operation) => pathWith(operation, config.wac.default) ?? [],
   )
-  return path ?? `/${config.wac.default ?? 'doctor'}/flux/doctor`
+  return path === undefined
+    ? { path: `/${config.wac.default ?? 'doctor'}/flux/doctor`, isRead: false }
+    : { path, isRead: true }
 }
 
 const TYPE_OF: Readonly<Record<Format, RegExp>> = {

@@ -3,6 +3,7 @@ import type { Config } from '../../src/config/config.ts'
 import { bodyNamesInvalidToken, challengeNamesInvalidToken } from '../../src/proxy/invalid-token.ts'
 import { createOwnCalls } from '../../src/proxy/own-calls.ts'
 import type { Secret } from '../../src/secret.ts'
+import { type Operator, Stopped } from './operator.ts'
 
 type OwnCalls = ReturnType<typeof createOwnCalls>
 
@@ -11,6 +12,9 @@ export interface Answer {
   readonly status: number
   readonly type: string
   readonly etag: string | null
+  readonly encoding: string | null
+  /** Length of the body as it came. */
+  readonly bytes: number
   readonly challenge: string | null
   readonly body: string
   /** Whether this server takes it for the response to an invalid token. */
@@ -24,14 +28,16 @@ export interface Platform {
   close(): Promise<void>
 }
 
-export function createPlatform(config: Config): Platform {
+export function createPlatform(config: Config, { unlessStopped }: Pick<Operator, 'unlessStopped'>): Platform {
   const { tokenShapes, timeoutMs } = config.upstream
   const calls = createOwnCalls(config, { connections: 1, connectMs: 5_000, timeoutMs, maxBytes: 1_048_576 })
 
   return {
     async call(token, call) {
       try {
-        const { status, field, bytes } = await calls.call(token, { ...call, requestId: randomUUID() })
+        const work = calls.call(token, { ...call, requestId: randomUUID() })
+        // An update that was sent may have happened, so its answer is awaited and it is put back.
+        const { status, field, bytes } = await (call.method === 'GET' ? unlessStopped(work) : work)
         const challenge = field('www-authenticate')
         const shapes = tokenShapes.filter((shape) => shape.status === status)
         const isNamed =
@@ -44,13 +50,17 @@ export function createPlatform(config: Config): Platform {
           status,
           type: field('content-type') ?? '',
           etag: field('etag'),
+          encoding: field('content-encoding'),
+          bytes: bytes.length,
           challenge,
           body: String(bytes),
           isInvalidToken: status === 401 || ((status === 400 || status === 403) && isNamed),
         }
       } catch (error) {
+        if (error instanceof Stopped) throw error
+        // The code of a DOMException, for example of a timeout, is a number.
         const { code, name, message } = error as NodeJS.ErrnoException
-        return code ?? (name === 'Error' ? message : name)
+        return typeof code === 'string' ? code : name === 'Error' ? message : name
       }
     },
     close: calls.close,

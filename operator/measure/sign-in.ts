@@ -3,10 +3,11 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { SYSTEM_CLOCK } from '../../src/clock.ts'
 import type { Config } from '../../src/config/config.ts'
 import { jsonObject } from '../../src/json.ts'
-import { createAuthorizationServer } from '../../src/oauth/client.ts'
+import { type AuthorizationServer, createAuthorizationServer } from '../../src/oauth/client.ts'
 import { redirectUriOf } from '../../src/oauth/redirect-uri.ts'
-import type { GrantedTokens } from '../../src/oauth/token-response.ts'
+import type { GrantedTokens, TokenOutcome } from '../../src/oauth/token-response.ts'
 import { listenAddress } from '../../src/process/listen.ts'
+import type { Secret } from '../../src/secret.ts'
 import type { Report } from '../report.ts'
 import type { Operator } from './operator.ts'
 
@@ -17,13 +18,27 @@ export interface SignedIn {
   readonly response: Readonly<Record<string, unknown>> | null
   /** What came back of the `state` that was sent. */
   readonly state: 'echoed' | 'absent' | 'other'
+  /** `iss` as it came back (RFC 9207); null: it did not. */
+  readonly iss: string | null
+  /** How long the token request took. */
+  readonly tookMs: number
+}
+
+/** The outcome of a refresh, and the token response as it came. */
+export interface Refreshed {
+  readonly outcome: TokenOutcome
+  readonly response: SignedIn['response']
 }
 
 /** The sign-in of the server, at `PUBLIC_URL` or, where that does not lead here, with a callback that the operator pastes. */
 export interface SignIns {
   /** null: no tokens came, and the report says why. Rejects with `Stopped`. */
   signIn(): Promise<SignedIn | null>
-  readonly authorizationServer: ReturnType<typeof createAuthorizationServer>
+  /** A refresh, within the token timeout; with `clientSecret` in place of the client's. Its tokens are hidden. */
+  refresh(refreshToken: Secret, clientSecret?: Secret): Promise<Refreshed>
+  /** Whether a response of the authorization server had a `Date`. */
+  hasDate(): boolean
+  readonly authorizationServer: AuthorizationServer
   close(): Promise<void>
 }
 
@@ -44,15 +59,33 @@ const SELF_TIMEOUT_MS = 5_000
 export async function createSignIns(config: Config, report: Report, operator: Operator): Promise<SignIns> {
   const { publicUrl, oauth, egress } = config
   let lastResponse = ''
-  const authorizationServer = createAuthorizationServer({
-    oauth,
-    egress,
-    concurrency: 1,
-    clock: SYSTEM_CLOCK,
-    onBody: (body) => {
-      lastResponse = body
-    },
-  })
+  let hasDate = false
+  const opened: AuthorizationServer[] = []
+  const as = (clientSecret: Secret): AuthorizationServer => {
+    const server = createAuthorizationServer({
+      oauth: { ...oauth, clientSecret },
+      egress,
+      concurrency: 1,
+      clock: SYSTEM_CLOCK,
+      onBody: (body) => {
+        lastResponse = body
+      },
+      onDate: () => {
+        hasDate = true
+      },
+    })
+    opened.push(server)
+    return server
+  }
+  const authorizationServer = as(oauth.clientSecret)
+
+  /** The last token response, its tokens hidden from now on; null where it is no JSON object. */
+  function readResponse(): SignedIn['response'] {
+    const response = jsonObject(lastResponse)
+    for (const name of ['access_token', 'refresh_token', 'id_token'])
+      if (typeof response?.[name] === 'string') report.hide(response[name])
+    return response
+  }
   const self = newSecret()
   let started: Started | null = null
   let cameBack = (_query: URLSearchParams): void => {}
@@ -135,28 +168,40 @@ export async function createSignIns(config: Config, report: Report, operator: Op
       const [code, ...more] = query.getAll('code')
       const error = query.get('error')
       if (code === undefined || more.length > 0 || error !== null) {
-        const why = error === null ? 'there is no code' : `the error ${report.quote(error)}`
+        const description = query.get('error_description')
+        const words = description === null ? '' : `, "${report.quote(description)}"`
+        const why = error === null ? 'there is no code' : `the error ${report.quote(error)}${words}`
         report.add('sign-in', { verdict: 'fault', message: `the browser came back without a code: ${why}` })
         return null
       }
       report.hide(code)
+      const sentAt = SYSTEM_CLOCK.monotonic()
       const outcome = await authorizationServer.redeemCode({ redirectUri, code, verifier })
-      const response = jsonObject(lastResponse)
-      for (const name of ['access_token', 'refresh_token', 'id_token'])
-        if (typeof response?.[name] === 'string') report.hide(response[name])
+      const tookMs = Math.round(SYSTEM_CLOCK.monotonic() - sentAt)
+      const response = readResponse()
       if (outcome.kind !== 'granted') {
-        const message = `the token endpoint gave no tokens for the code: ${outcome.reason}`
+        const message = `the token endpoint gave no tokens for the code: ${reasonOf(outcome)}`
         report.add('sign-in', { verdict: 'fault', message })
         return null
       }
       const state = query.get('state')
       const echo = state === null ? 'absent' : state === nonce ? 'echoed' : 'other'
-      return { tokens: outcome.tokens, response, state: echo }
+      return { tokens: outcome.tokens, response, state: echo, iss: query.get('iss'), tookMs }
     },
+    async refresh(refreshToken, clientSecret) {
+      const by = clientSecret === undefined ? authorizationServer : as(clientSecret)
+      lastResponse = ''
+      const outcome = await by.refresh(refreshToken, {
+        sendBefore: SYSTEM_CLOCK.monotonic() + oauth.tokenTimeoutMs,
+        signal: AbortSignal.timeout(oauth.tokenTimeoutMs),
+      })
+      return { outcome, response: readResponse() }
+    },
+    hasDate: () => hasDate,
     async close() {
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
-      await authorizationServer.close()
+      await Promise.all(opened.map((each) => each.close()))
     },
   }
 }
@@ -166,6 +211,12 @@ function newSignIn(config: Config): Started {
   const redirectUri = redirectUriOf(config, nonce)
   const verifier = config.oauth.pkce ? randomBytes(32).toString('base64url') : null
   return { secret: newSecret(), nonce, redirectUri, verifier }
+}
+
+/** Why no tokens came, with the description of the error. */
+export function reasonOf({ reason, answer }: Exclude<TokenOutcome, { kind: 'granted' }>): string {
+  const description = answer?.description ?? null
+  return description === null ? reason : `${reason}, "${description}"`
 }
 
 function newSecret(): string {

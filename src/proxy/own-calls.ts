@@ -14,6 +14,8 @@ interface OwnCall {
   /** Of a GET. Default JSON. */
   readonly format?: Format
   readonly body?: object
+  /** Header fields besides those of every call, for example `accept-encoding`, which is else `identity`. */
+  readonly fields?: Readonly<Record<string, string>>
   readonly requestId: string
 }
 
@@ -36,7 +38,7 @@ export function createOwnCalls(
 
   return {
     /** Rejects with undici's error, a `TimeoutError`, or the status of a refusal whose body is not whole. */
-    async call(token: Secret, { method, path, format = 'JSON', body, requestId }: OwnCall) {
+    async call(token: Secret, { method, path, format = 'JSON', body, fields = {}, requestId }: OwnCall) {
       const secret = token.reveal()
       const inQuery = upstream.tokenIn === 'query'
       const query = [
@@ -48,7 +50,8 @@ export function createOwnCalls(
         path: `${pathname.replace(/\/$/, '')}${path}${query === '' ? '' : `?${query}`}`,
         headers: [
           ...[...fixed, 'x-request-id', requestId, 'accept', MEDIA_TYPE[format]],
-          ...['content-type', MEDIA_TYPE[format], 'accept-encoding', 'identity'],
+          ...['content-type', MEDIA_TYPE[format]],
+          ...Object.entries({ 'accept-encoding': 'identity', ...fields }).flat(),
           ...(inQuery ? [] : ['authorization', `Bearer ${secret}`]),
         ],
         body: body === undefined ? null : JSON.stringify(body),

@@ -305,7 +305,11 @@ t.test('a faulty environment ends with code 2, and each fault names its variable
   const report = await doctorProcess(t, { SESSION_SECRET: 'too-short-a-secret', PORT: 'many' })
   t.match(report, { code: 2, stderr: '' })
   for (const name of 'SESSION_SECRET PORT AUTH_URL BASE_URL CLIENT_ID CLIENT_SECRET REDIS_URL'.split(' '))
-    t.equal(report.lines.filter((line) => line.startsWith(`FAULT configuration       ${name} `)).length, 1, name)
+    t.equal(
+      report.lines.filter((line) => line.startsWith(`FAULT configuration       ${name} `)).length,
+      1,
+      name,
+    )
 })
 
 t.test('the doctor explains itself', async (t) => {

@@ -1,11 +1,13 @@
+import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
 import { PassThrough } from 'node:stream'
+import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { type LiveOptions, runLive } from '../../../operator/measure/live.ts'
 import type { Finding } from '../../../operator/report.ts'
 import type { Faults } from '../../../sandbox/faults.ts'
 import { readDeclaredOperations } from '../../../sandbox/operations.ts'
-import { READINGS } from '../../../sandbox/profiles.ts'
+import { PROFILES, READINGS } from '../../../sandbox/profiles.ts'
 import type { Sandbox } from '../../../sandbox/sandbox.ts'
 import { createBrowser } from '../../helpers/browser.ts'
 import { type Teardown, waitForOutput } from '../../helpers/child.ts'
@@ -102,7 +104,9 @@ function start(t: Teardown, env: Record<string, string>, options: Partial<LiveOp
 
 type Live = Awaited<ReturnType<typeof startLive>>
 
+/** Signs in twice, and answers no to every question that is still to come. */
 async function bothSignIns(live: Live): Promise<number> {
+  live.input.end()
   await live.signIn(1)
   await live.signIn(2)
   return await live.ended
@@ -134,8 +138,9 @@ t.test('the plain sandbox is measured as what it is, without a secret in the out
   const secrets = new Set(secretsOf(sandbox))
   t.ok(secrets.size >= 6)
   for (const secret of secrets) t.notOk(output.includes(secret))
-  const presented = sandbox.journal.entries().filter(({ form }) => form?.grant_type === 'refresh_token')
-  t.equal(presented.length, 1, 'no refresh token is presented twice')
+  const presented = sandbox.journal.entries().flatMap(({ form }) => form?.refresh_token ?? [])
+  t.equal(presented.length, 3, 'that of each sign-in but the last, and one that was never issued')
+  t.equal(new Set(presented).size, presented.length, 'no refresh token is presented twice')
 })
 
 /** Codes, refresh tokens and access tokens that the sandbox has received. */
@@ -296,7 +301,7 @@ t.test('where PUBLIC_URL leads elsewhere, the operator pastes the callback', asy
   const live = await startLive(t, sandbox, { env: { PUBLIC_URL: 'http://localhost:9' } })
   const first = await decide(sandbox, await live.address(1))
   live.input.write(`https://other.example/?code=x\n${first}\n`)
-  live.input.write(`${await decide(sandbox, await live.address(2))}\n`)
+  live.input.end(`${await decide(sandbox, await live.address(2))}\n`)
   t.equal(await live.ended, 0)
   t.match(live.found('second sign-in'), { value: 'keeps' })
   t.match(live.errors.join('\n'), /does not lead to this process/)
@@ -355,4 +360,269 @@ t.test('Ctrl-C ends the command with code 130 and leaves nothing behind', async 
   child.send('SIGINT')
   t.equal((await child.ended).code, 130)
   await t.rejects(fetch(env.PUBLIC_URL))
+})
+
+interface Measured {
+  'refused grant': Partial<Finding>
+  rotation: boolean
+  'old access token': boolean
+  'second sign-in': string
+  /** The lines that it prints for the environment, started with none of those that the profile advises. */
+  settings: string[]
+}
+
+const LIVES = { 'old access token': true, 'second sign-in': 'keeps' }
+const ENDS = { 'old access token': false, 'second sign-in': 'keeps' }
+const INVALID_GRANT = { 'refused grant': { verdict: 'ok', value: 'invalid_grant' } } as const
+const UNKNOWN_WORD = { 'refused grant': { verdict: 'warning' } } as const
+const REUSE = 'OAUTH_REUSE_SECONDS=3600'
+/** Of each measured server. */
+const SERVERS: Record<string, Measured> = {
+  'django-oauth-toolkit': {
+    ...INVALID_GRANT,
+    rotation: true,
+    ...ENDS,
+    settings: ['UPSTREAM_INVALID_TOKEN=403:empty'],
+  },
+  'django-oauth-toolkit-3': {
+    ...INVALID_GRANT,
+    rotation: true,
+    ...ENDS,
+    settings: ['UPSTREAM_INVALID_TOKEN=403:empty'],
+  },
+  doorkeeper: { ...INVALID_GRANT, rotation: true, ...LIVES, settings: [] },
+  'lemonldap-ng': {
+    ...UNKNOWN_WORD,
+    rotation: false,
+    ...LIVES,
+    settings: ['OAUTH_REFUSED_GRANT=400:invalid_request', REUSE],
+  },
+  glewlwyd: {
+    ...UNKNOWN_WORD,
+    rotation: false,
+    ...LIVES,
+    settings: ['OAUTH_REFUSED_GRANT=400:empty', REUSE],
+  },
+  'oidc-provider': { ...INVALID_GRANT, rotation: false, ...LIVES, settings: [REUSE] },
+  'node-oauth2-server': { ...INVALID_GRANT, rotation: true, ...LIVES, settings: [] },
+  oauth2orize: { ...INVALID_GRANT, rotation: true, ...LIVES, settings: [] },
+  keycloak: { ...INVALID_GRANT, rotation: true, ...LIVES, settings: [] },
+  hydra: { ...INVALID_GRANT, rotation: true, ...ENDS, settings: [] },
+  'spring-authorization-server': { ...INVALID_GRANT, rotation: false, ...ENDS, settings: [REUSE] },
+  authlib: { ...INVALID_GRANT, rotation: true, ...ENDS, settings: [] },
+  dex: {
+    ...{ ...UNKNOWN_WORD, rotation: true, 'old access token': true, 'second sign-in': 'ends refresh' },
+    settings: ['UPSTREAM_INVALID_TOKEN=403:/error=access_denied', 'OAUTH_REFUSED_GRANT=400:invalid_request'],
+  },
+}
+/** What the measurement itself finds. */
+const TO_FIND = ['OAUTH_REFUSED_GRANT', 'OAUTH_REUSE_SECONDS', 'UPSTREAM_INVALID_TOKEN']
+
+t.test('every measured server has its findings', async (t) => {
+  t.strictSame(Object.keys(SERVERS).sort(), Object.keys(PROFILES).sort())
+})
+
+for (const [name, { settings, ...expected }] of Object.entries(SERVERS))
+  t.test(`${name} is measured as what it is, and the settings that it needs are printed`, async (t) => {
+    const { sandbox, env } = await atServer(t, name)
+    const live = await startLive(t, sandbox, { flux: 'DEMO/power', env })
+    await bothSignIns(live)
+    for (const [check, found] of Object.entries(expected))
+      t.match(live.found(check), typeof found === 'object' ? found : { value: found }, check)
+    const found = live.findings().flatMap(({ setting }) => setting ?? [])
+    t.strictSame(found.sort(), settings.sort(), JSON.stringify(live.findings()))
+  })
+
+/** A sandbox with this profile, and the variables that it advises but for those that the measurement finds. */
+async function atServer(t: Test, name: string, faults: Partial<Faults> = {}) {
+  const profile = PROFILES[name]!
+  // The port of PUBLIC_URL is not known yet.
+  const sandbox = await startSandbox(t, { profile, faults: { exactRedirect: false, ...faults } })
+  const env = Object.fromEntries(
+    Object.entries(sandbox.env).filter(([variable]) => !TO_FIND.includes(variable)),
+  )
+  return { sandbox, env }
+}
+
+t.test(
+  'a resource server that refuses the first fresh token is one fault, and nothing is concluded from it',
+  async (t) => {
+    const { sandbox, env } = await atServer(t, 'keycloak', {
+      resource: {
+        mode: 'status',
+        status: 403,
+        headers: { 'www-authenticate': 'Bearer error="insufficient_scope"' },
+        body: '',
+      },
+    })
+    const live = await startLive(t, sandbox, { flux: 'DEMO/power', env })
+    t.equal(await bothSignIns(live), 1)
+    const faults = live.findings().filter(({ verdict }) => verdict === 'fault')
+    t.match(faults, [{ check: 'resource server', value: 403, message: /insufficient_scope.*OAUTH_SCOPE/ }])
+    for (const check of ['flux', 'old access token']) t.match(live.found(check), { value: 'not measured' })
+    t.match(live.found('second sign-in'), { value: 'keeps' }, 'the refresh token says so')
+    t.notMatch(live.errors.join('\n'), /No setting needs to change/)
+  },
+)
+
+t.test('a refresh that brings no refresh token is followed by one with the same', async (t) => {
+  for (const [omitRefreshToken, verdict, value] of [
+    ['last-use', 'fault', 'last use'],
+    ['at-refresh', 'ok', false],
+  ] as const) {
+    const { sandbox, env } = await atServer(t, 'authlib', { omitRefreshToken })
+    const live = await startLive(t, sandbox, { env })
+    await bothSignIns(live)
+    t.match(live.found('rotation'), { verdict, value })
+  }
+})
+
+t.test(
+  'how long a used refresh token is granted again is measured after yes, with the value to set',
+  async (t) => {
+    for (const [faults, value, setting] of [
+      [{ refreshReuse: 'refuse' }, 'refused', null],
+      [{ refreshReuse: 'allow' }, 1, 'OAUTH_REUSE_SECONDS=1'],
+    ] as const) {
+      const { sandbox, env } = await atServer(t, 'django-oauth-toolkit-3', faults)
+      const live = await startLive(t, sandbox, { env, reuseDelays: [0, 1] })
+      live.input.write('yes\n')
+      await bothSignIns(live)
+      t.match(live.found('refresh token reuse'), { value, setting })
+    }
+  },
+)
+
+t.test('without a refresh token it is never said that no setting needs to change', async (t) => {
+  const { sandbox, env } = await atServer(t, 'oidc-provider')
+  const live = await startLive(t, sandbox, { env: { ...env, OAUTH_AUTHORIZE_PARAMS: '' } })
+  await bothSignIns(live)
+  t.match(live.found('refresh_token'), {
+    verdict: 'warning',
+    setting: 'OAUTH_AUTHORIZE_PARAMS=prompt=consent',
+  })
+  t.notMatch(live.errors.join('\n'), /No setting needs to change|OAUTH_SCOPE=/)
+})
+
+t.test('the end of the refresh token, a missing Date and iss are said', async (t) => {
+  const { sandbox, env } = await atServer(t, 'keycloak', { tokenLifeSeconds: 3_600 })
+  const live = await startLive(t, sandbox, { env })
+  await bothSignIns(live)
+  t.match(live.found('refresh token end'), { verdict: 'warning', value: 1_800 })
+  t.match(live.found('clock'), { message: /sends no Date/ })
+  t.match(live.found('iss'), { verdict: 'ok', message: /as OAUTH_ISSUER/ })
+  const { sandbox: hydra, env: ofHydra } = await atServer(t, 'hydra')
+  const other = await startLive(t, hydra, { env: { ...ofHydra, OAUTH_ISSUER: hydra.authUrl } })
+  await bothSignIns(other)
+  t.match(other.found('iss'), { verdict: 'warning', message: /checks nothing here/ })
+})
+
+t.test('a wrong secret that looks like a dead grant is warned of', async (t) => {
+  for (const [name, value] of [
+    ['glewlwyd', 'same'],
+    ['dex', /401/],
+  ] as const) {
+    const { sandbox, env } = await atServer(t, name)
+    const live = await startLive(t, sandbox, { env })
+    await bothSignIns(live)
+    t.match(live.found('wrong secret'), { value }, name)
+  }
+})
+
+t.test(
+  'a platform that hangs or resets crashes no measurement, and each says what it could not do',
+  async (t) => {
+    const HANG = { mode: 'hang', point: 'after' } as const
+    const DROP = { mode: 'drop', point: 'after' } as const
+    for (const how of [HANG, DROP]) {
+      const cases: [faults: Partial<Faults>, check: string, says: RegExp][] = [
+        [{ resource: { ...how, only: 'GetFlux' } }, 'invalid_token', /gives no response/],
+        [
+          { resource: { ...how, only: 'UpdateSite' } },
+          'site restored',
+          /NOT restored.*Send it yourself: PUT/,
+        ],
+        [{ tokenEndpoint: { ...how, only: 'refresh_token' } }, 'rotation', /no readable response/],
+        [{ tokenEndpoint: { ...how, only: 'authorization_code' } }, 'sign-in', /no readable response/],
+        [{ revocationEndpoint: how }, 'tokens', /not all tokens/],
+      ]
+      await Promise.all(
+        cases.map(async ([faults, check, says]) => {
+          const sandbox = await startSandbox(t, { faults })
+          const env = {
+            UPSTREAM_TIMEOUT_MS: '1000',
+            TOKEN_TIMEOUT_MS: '1000',
+            OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
+          }
+          const live = await startLive(t, sandbox, { flux: 'DEMO/power', ...change(t), env })
+          live.input.write('yes\n')
+          live.input.end()
+          await live.signIn(1)
+          if (check !== 'sign-in') await live.signIn(2).catch(() => {})
+          await live.ended
+          t.match(
+            live.found(check)?.message ?? live.findings().at(-1)?.message,
+            says,
+            `${how.mode}: ${check}`,
+          )
+        }),
+      )
+    }
+  },
+)
+
+t.test('a stop is noticed while a read waits', async (t) => {
+  const sandbox = await startSandbox(t)
+  const gate = sandbox.hold('resource', { only: 'GetFlux' })
+  const live = await startLive(t, sandbox, { flux: 'DEMO/power' })
+  await live.signIn(1)
+  await gate.arrived
+  live.stop.abort()
+  t.equal(await live.ended, 130, 'while the platform has not answered')
+  t.equal(gate.waiting(), 1)
+})
+
+t.test('an update or a refresh that is answered after the stop is put in order', async (t) => {
+  const sandbox = await startSandbox(t)
+  const env = { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke` }
+  const update = sandbox.hold('resource', { point: 'after', only: 'UpdateSite' })
+  const changing = await startLive(t, sandbox, { ...change(t), env })
+  changing.input.write('yes\n')
+  await changing.signIn(1)
+  await update.arrived
+  changing.stop.abort()
+  update.release()
+  t.equal(await changing.ended, 130)
+  t.match(JSON.parse(String(updatesOf(sandbox).at(-1)?.body)), SITE)
+
+  const refresh = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  const live = await startLive(t, sandbox, { env })
+  await live.signIn(1)
+  await refresh.arrived
+  live.stop.abort()
+  refresh.release()
+  t.equal(await live.ended, 130)
+  t.match(live.found('tokens'), { value: 'revoked' })
+  const revoked = sandbox.journal.entries({ endpoint: 'revoke' }).length
+  t.ok(revoked >= 4, 'both pairs')
+})
+
+t.test('a resource server that compresses only without Via is found', async (t) => {
+  const sandbox = await startSandbox(t)
+  const front = createHttpServer(async (request, response) => {
+    const headers = { authorization: String(request.headers.authorization) }
+    const answer = await fetch(sandbox.baseUrl + request.url, { headers })
+    const body = Buffer.from(await answer.arrayBuffer())
+    const isGzip = request.headers['accept-encoding'] === 'gzip' && request.headers.via === undefined
+    const type = answer.headers.get('content-type') ?? 'text/plain'
+    response.writeHead(answer.status, {
+      'content-type': type,
+      ...(isGzip ? { 'content-encoding': 'gzip' } : {}),
+    })
+    response.end(isGzip ? gzipSync(body) : body)
+  })
+  const BASE_URL = `http://127.0.0.1:${await listenOnLoopback(t, front)}`
+  const live = await startLive(t, sandbox, { flux: 'DEMO/power', env: { BASE_URL } })
+  await bothSignIns(live)
+  t.match(live.found('compression'), { verdict: 'warning', setting: 'UPSTREAM_VIA=off' })
 })

@@ -1,0 +1,276 @@
+import { randomUUID } from 'node:crypto'
+import { SYSTEM_CLOCK } from '../../src/clock.ts'
+import type { GrantedTokens, TokenOutcome } from '../../src/oauth/token-response.ts'
+import { Secret } from '../../src/secret.ts'
+import type { Draft, Report } from '../report.ts'
+import type { Guard } from './measure.ts'
+import type { Operator } from './operator.ts'
+import { reasonOf, type SignedIn, type SignIns } from './sign-in.ts'
+
+/** Tokens of this run, which are ended when all is measured. */
+export interface Held {
+  accessToken: Secret
+  /** The newest one of its sign-in. */
+  refreshToken: Secret | null
+  expiresAt: number
+}
+
+interface Context {
+  report: Report
+  signIns: SignIns
+}
+
+/** What a refresh does to the refresh token. `used`: the one that it used up, for the question how long it is granted again. */
+interface Rotation {
+  readonly held: Held
+  readonly used: { readonly token: Secret; readonly at: number } | null
+}
+
+/**
+ * One refresh: does the refresh token change, and does the access token from before still work? One that brings no new
+ * refresh token is followed by another with the same, as the server itself would. null: there are no tokens.
+ */
+export async function measureRefresh(
+  { report, signIns }: Context,
+  { tokens }: SignedIn,
+  guard: Guard,
+  hold: (held: Held) => void,
+): Promise<Rotation | null> {
+  const before = tokens.refreshToken
+  if (before === null) return null
+  const at = SYSTEM_CLOCK.monotonic()
+  const { outcome, response } = await signIns.refresh(before)
+  if (outcome.kind !== 'granted') {
+    report.add('rotation', {
+      verdict: 'fault',
+      value: outcome.kind,
+      message: `a refresh brings no tokens: ${reasonOf(outcome)}`,
+    })
+    return null
+  }
+  const { tokens: fresh } = outcome
+  const rotates = fresh.refreshToken !== null && fresh.refreshToken.reveal() !== before.reveal()
+  const held = heldOf(fresh, before)
+  hold(held)
+  if (fresh.refreshToken !== null)
+    report.add('rotation', {
+      value: rotates,
+      message: rotates
+        ? 'a refresh brings a new refresh token'
+        : 'a refresh leaves the refresh token as it is',
+    })
+  const life = response?.expires_in
+  if (life !== undefined && fresh.lifeSeconds !== tokens.lifeSeconds)
+    report.add('expires_in refreshed', {
+      value: fresh.lifeSeconds,
+      message: `after a refresh an access token lives ${report.quote(String(life))} seconds, not as after a sign-in`,
+    })
+  report.add('old access token', describeOld(guard, await guard.accepts(tokens.accessToken)))
+  if (fresh.refreshToken !== null) return { held, used: rotates ? { token: before, at } : null }
+
+  const again = await signIns.refresh(before)
+  if (again.outcome.kind !== 'granted') {
+    report.add('rotation', {
+      verdict: 'fault',
+      value: 'last use',
+      message: `a refresh brings no refresh token, and ends the one that was presented (${reasonOf(again.outcome)}): a session lasts two access tokens. Let the server issue a new refresh token with each refresh`,
+    })
+    return { held: { ...held, refreshToken: null }, used: null }
+  }
+  report.add('rotation', {
+    value: false,
+    message: 'a refresh brings no refresh token, and leaves the old one as it is',
+  })
+  const newest = heldOf(again.outcome.tokens, before)
+  hold(newest)
+  return { held: newest, used: null }
+}
+
+function heldOf({ accessToken, refreshToken, expiresAt }: GrantedTokens, before: Secret): Held {
+  return { accessToken, refreshToken: refreshToken ?? before, expiresAt }
+}
+
+function describeOld(guard: Guard, old: Awaited<ReturnType<Guard['accepts']>>): Draft {
+  if (guard.closed !== null) return notMeasured(guard.closed)
+  if (old === 'unknown') return { verdict: 'warning', value: 'unknown', message: UNKNOWN }
+  if (old === 'accepted') return { value: true, message: 'still works after a refresh' }
+  return guard.isRecognised
+    ? {
+        value: false,
+        message: 'ends with a refresh: calls under way then are repeated once with the new one',
+      }
+    : {
+        verdict: 'warning',
+        value: false,
+        message:
+          'ends with a refresh, and the refusal is not recognised (invalid_token): calls under way then fail',
+      }
+}
+
+const UNKNOWN =
+  'not measured: a good token and a bad one get the same status here. Give --flux WAC/ID of a flux that this account may read'
+
+export function notMeasured(why: string): Draft {
+  return { verdict: 'warning', value: 'not measured', message: `not measured: ${why}` }
+}
+
+/** Whether one more sign-in of the same user ends the tokens from before. */
+export async function measureSecondSignIn(
+  { report, signIns }: Context,
+  before: Held,
+  guard: Guard,
+  hold: (held: Held) => void,
+): Promise<void> {
+  const check = 'second sign-in'
+  report.say('Once more, as the same user, to see whether a second device ends the first:')
+  const second = await signIns.signIn()
+  if (second === null) return
+  hold(second.tokens)
+  const access = guard.closed === null ? await guard.accepts(before.accessToken) : 'unknown'
+  const refresh = before.refreshToken === null ? null : (await signIns.refresh(before.refreshToken)).outcome
+  if (refresh?.kind === 'granted') hold(heldOf(refresh.tokens, before.refreshToken!))
+  report.add(check, describeSecond(access, refresh, guard))
+}
+
+function describeSecond(
+  access: Awaited<ReturnType<Guard['accepts']>>,
+  refresh: TokenOutcome | null,
+  guard: Guard,
+): Draft {
+  if (refresh?.kind === 'granted' || (refresh === null && access === 'accepted'))
+    return { value: 'keeps', message: 'the tokens from before still work: a user may have several devices' }
+  if (refresh === null && access === 'unknown')
+    return guard.closed === null
+      ? { verdict: 'warning', value: 'unknown', message: UNKNOWN }
+      : notMeasured(guard.closed)
+  if (access === 'accepted')
+    return {
+      verdict: 'warning',
+      value: 'ends refresh',
+      message: `the access token from before still works, and its refresh token does not (${refresh === null ? '' : reasonOf(refresh)}): the older device of a user is signed out at its next refresh`,
+    }
+  return {
+    verdict: 'warning',
+    value: 'ends',
+    message:
+      'ends the tokens from before: two devices of one user sign each other out in turn, with the reason refused',
+  }
+}
+
+/** What the token endpoint says to a refresh token that it never issued, and whether that would end a session. */
+export async function measureRefusedGrant({ report, signIns }: Context): Promise<TokenOutcome> {
+  const { outcome } = await signIns.refresh(new Secret(`doctor-${randomUUID()}`))
+  report.add('refused grant', describeRefused(outcome))
+  return outcome
+}
+
+function describeRefused(outcome: TokenOutcome): Draft {
+  if (outcome.kind === 'granted')
+    return {
+      verdict: 'warning',
+      value: 'granted',
+      message: 'a refresh token that was never issued is granted tokens',
+    }
+  const words = reasonOf(outcome)
+  if (outcome.kind === 'refused') return { value: outcome.reason, message: `is recognised: ${words}` }
+  const message = `is not recognised (${words}): a session whose grant has ended is not signed out, and its calls get 503`
+  return { verdict: 'warning', value: outcome.reason, message, setting: refusedGrantSetting(outcome) }
+}
+
+/** The value of OAUTH_REFUSED_GRANT that names this answer; null where none may. */
+function refusedGrantSetting({ answer }: Exclude<TokenOutcome, { kind: 'granted' }>): string | null {
+  if (answer === undefined) return null
+  const { status, code, isEmpty } = answer
+  if (status < 400 || status > 499 || status === 429 || status === 401) return null
+  if (code !== null && (!/^[a-z_]{1,64}$/.test(code) || /^(invalid|unauthorized)_client$/.test(code)))
+    return null
+  return code === null && !isEmpty ? null : `OAUTH_REFUSED_GRANT=${status}:${code ?? 'empty'}`
+}
+
+/**
+ * Where a dead grant is known by another word than invalid_grant: whether a wrong secret is answered by the same one.
+ * Presents the last refresh token of a sign-in, with a secret that is wrong.
+ */
+export async function measureWrongSecret(
+  { report, signIns }: Context,
+  refused: TokenOutcome,
+  last: Held | undefined,
+): Promise<void> {
+  if (refused.kind === 'granted' || refused.answer?.code === 'invalid_grant') return
+  if (last === undefined || last.refreshToken === null) return
+  const { outcome } = await signIns.refresh(last.refreshToken, new Secret(`doctor-${randomUUID()}`))
+  if (outcome.kind === 'granted')
+    return report.add('wrong secret', {
+      verdict: 'warning',
+      value: 'granted',
+      message: 'a wrong secret is accepted: register the client as confidential',
+    })
+  const one = outcome.answer
+  const other = refused.answer
+  const isSame =
+    one !== undefined && other !== undefined && one.status === other.status && one.code === other.code
+  report.add(
+    'wrong secret',
+    isSame
+      ? {
+          verdict: 'warning',
+          value: 'same',
+          message:
+            'looks the same as a dead grant: with OAUTH_REFUSED_GRANT a secret that is rolled out wrongly ends every session that refreshes',
+        }
+      : { value: outcome.reason, message: `gets another answer: ${reasonOf(outcome)}` },
+  )
+}
+
+/** Seconds after its first use at which a used refresh token is presented again. */
+const DELAYS = [0, 10, 30, 60, 180, 300]
+
+/** For how long a used refresh token is granted again. Asks first: a server that detects reuse ends the sign-in. */
+export async function measureReuse(
+  { report, signIns, operator }: Context & { operator: Operator },
+  rotation: Rotation | null,
+  hold: (held: Held) => void,
+  delays: readonly number[] = DELAYS,
+): Promise<void> {
+  const check = 'refresh token reuse'
+  if (rotation === null || rotation.held.refreshToken === null) return
+  const { used } = rotation
+  if (used === null)
+    return report.add(check, {
+      value: 3_600,
+      message: 'the refresh token stays good, so a replica that dies during a refresh costs no session',
+      setting: 'OAUTH_REUSE_SECONDS=3600',
+    })
+  report.say(
+    `May a used refresh token be presented again, to see for how long it is granted (up to ${delays.at(-1)! / 60} minutes)? A server that detects reuse then ends the first sign-in of this run. Type yes to go on:`,
+  )
+  if ((await operator.answer()) !== 'yes')
+    return report.add(check, { value: 'skipped', message: 'not measured: the answer was not yes' })
+  let longest: number | null = null
+  for (const delay of delays) {
+    await operator.unlessStopped(waitUntil(used.at + delay * 1_000))
+    const { outcome } = await signIns.refresh(used.token)
+    if (outcome.kind !== 'granted') break
+    hold(heldOf(outcome.tokens, used.token))
+    longest = delay
+  }
+  report.add(
+    check,
+    longest === null || longest === 0
+      ? {
+          value: longest ?? 'refused',
+          message:
+            'a used refresh token is refused: a replica that is killed during a refresh costs its session, unless the server has a grace period that can be set',
+        }
+      : {
+          value: longest,
+          message: `a used refresh token is granted again for at least ${longest} seconds`,
+          setting: `OAUTH_REUSE_SECONDS=${longest}`,
+        },
+  )
+}
+
+async function waitUntil(instant: number): Promise<void> {
+  const ms = instant - SYSTEM_CLOCK.monotonic()
+  if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
+}
