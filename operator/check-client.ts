@@ -70,7 +70,12 @@ export async function checkClient(
       judgeClient({ code, refresh, wrong }, oauth),
       ...(oauth.revocationUrl === null
         ? []
-        : [judgeRevocation(await client.revoke(new Secret(never()), 'refresh_token'), oauth)]),
+        : [
+            judgeRevocation(
+              (await client.revoke(new Secret(never()), 'refresh_token'))?.reason ?? null,
+              oauth,
+            ),
+          ]),
     ]
   } finally {
     await Promise.all(opened.map((server) => server.close()))

@@ -5,6 +5,7 @@ runTogether(
   'flows/drain.test.ts',
   'flows/refresh-processes.test.ts',
   'flows/rotation.test.ts',
+  'flows/servers.test.ts',
   'flows/stop.test.ts',
   'flows/tracing.test.ts',
 )
