@@ -90,7 +90,8 @@ for (const [name, heading] of Object.entries(HEADINGS)) {
 
       t.equal(await refusalOf(bff.browser(), sandbox), says.refusal)
 
-      const other = bff.browser()
+      const [older, other] = [bff.browser(), bff.browser()]
+      await signIn(older, sandbox)
       await signIn(other, sandbox)
       sandbox.expireAccessTokens()
       t.equal((await other.fetch('/flux/temperature')).status, 200)

@@ -561,7 +561,7 @@ t.test(
           if (check !== 'sign-in') await live.signIn(2).catch(() => {})
           await live.ended
           t.match(
-            live.found(check)?.message ?? live.findings().at(-1)?.message,
+            live.findings().findLast((found) => found.check === check)?.message,
             says,
             `${how.mode}: ${check}`,
           )
