@@ -219,7 +219,11 @@ async function refusalOf(browser: Browser, sandbox: Platform): Promise<string> {
 async function endOf(browser: Browser, sandbox: Platform): Promise<string> {
   const next = await browser.fetch('/flux/temperature')
   if (next.status === 401) return 'signed out at the next call'
-  if (next.status === 503) return next.json().loginUrl === undefined ? '503' : '503 with a link to sign in'
+  if (next.status === 503) {
+    await signIn(browser, sandbox)
+    const after = (await browser.fetch('/flux/temperature')).status
+    return after === 200 ? '503 until the user signs in again' : String(after)
+  }
   sandbox.expireAccessTokens()
   const later = (await browser.fetch('/flux/temperature')).status
   return later === 401 ? 'signed out at the next refresh' : String(later)
