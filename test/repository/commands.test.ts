@@ -91,6 +91,8 @@ for (const [name, heading] of [
   ['UPSTREAM_HEADERS', 'Send further header fields to the resource server'],
   ['UPSTREAM_INVALID_TOKEN', 'Recognise the response to an invalid token'],
   ['OAUTH_REFUSED_GRANT', 'Recognise a refused refresh token'],
+  ['OAUTH_AUTHORIZE_PARAMS', 'Send further parameters to the sign-in page'],
+  ['OAUTH_END_SESSION_URL', 'Sign out at the authorization server'],
 ] as const) {
   t.test(`the server accepts the ${name} that docs/configuration.md shows`, async (t) => {
     const code = codeBlock('docs/configuration.md', heading, 'sh')

@@ -96,16 +96,11 @@ export function createRevoker({ authorizationServer, log, clock = SYSTEM_CLOCK }
   }
 
   function conclude({ recordKey }: Revocation, reason: string | null): void {
-    if (reason !== null) warn('revocation.failed', 'tokens could not be revoked', { reason, recordKey })
-  }
-
-  function warn(
-    event: string,
-    what: string,
-    { reason, recordKey }: { reason?: string; recordKey: RecordKey | undefined },
-  ): void {
-    const session = recordKey === undefined ? {} : { recordKey: inLog(recordKey) }
-    log.warn({ event, reason, ...session }, `${what}: they stay valid until they expire`)
+    if (reason === null) return
+    log.warn(
+      { event: 'revocation.failed', reason, ...sessionInLog(recordKey) },
+      'tokens could not be revoked: they stay valid until they expire',
+    )
   }
 
   async function idle(): Promise<void> {
@@ -115,9 +110,10 @@ export function createRevoker({ authorizationServer, log, clock = SYSTEM_CLOCK }
   return {
     revoke({ accessToken, refreshToken }, recordKey) {
       if (waiting.length + pausing.size >= MAX_WAITING)
-        return warn('revocation.skipped', 'too many revocations wait, so tokens are not revoked', {
-          recordKey,
-        })
+        return log.warn(
+          { event: 'revocation.skipped', ...sessionInLog(recordKey) },
+          'too many revocations wait: these tokens stay valid until they expire',
+        )
       waiting.push({
         recordKey,
         endsAt: clock.monotonic() + WITHIN_MS,
@@ -140,4 +136,8 @@ export function createRevoker({ authorizationServer, log, clock = SYSTEM_CLOCK }
       for (const revocation of waiting.splice(0)) conclude(revocation, 'the process stopped')
     },
   }
+}
+
+function sessionInLog(recordKey: RecordKey | undefined): { recordKey?: string } {
+  return recordKey === undefined ? {} : { recordKey: inLog(recordKey) }
 }
