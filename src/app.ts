@@ -15,11 +15,13 @@ import { createMetrics } from './ops/metrics.ts'
 import { createReadiness } from './ops/readiness.ts'
 import { ready } from './ops/ready.ts'
 import { createOpsServer } from './ops/routes.ts'
+import { PATHS } from './paths.ts'
 import { createIdentify } from './proxy/identity.ts'
 import { proxy } from './proxy/routes.ts'
 import { browserClient } from './spa/client.ts'
 import { addStaticFiles } from './spa/routes.ts'
 import type { Tracing } from './tracing/spans.ts'
+import { createBinding } from './vault/binding.ts'
 import { createSessionCache } from './vault/cache.ts'
 import type { Caller } from './vault/caller.ts'
 import { createSessions } from './vault/lifecycle.ts'
@@ -38,6 +40,8 @@ import { whenConnected } from './vault/store/when-connected.ts'
  */
 export type App = Awaited<ReturnType<typeof buildApp>>
 
+const DEVICE_PATHS = { register: PATHS.device, refresh: PATHS.deviceRefresh }
+
 export const CACHED_SESSIONS = 20_000
 /** Longest wait of a start for the store. */
 const STORE_WAIT_MS = 1_000
@@ -53,6 +57,9 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   if (tracing !== undefined) closeLater(tracing.close)
   const { publicUrl, secureCookies: secure } = config
   const cookies = createSessionCookies({ keyring, publicUrl, secure })
+  const binding = config.session.isBound
+    ? createBinding({ keyring, publicUrl, paths: DEVICE_PATHS, now: clock.wall })
+    : null
 
   const { base, storeTried } = openStore(common, onStoreRefused)
   const { retried: onRetried, restored: onRestored } = metrics
@@ -102,7 +109,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   await server.register(ready, { readiness })
   const identity = config.identity === null ? null : createIdentify(config.identity, config)
   if (identity !== null) closeLater(identity.close)
-  const services = { config, authorizationServer, store, sessions, cookies, clock, log }
+  const services = { binding, config, authorizationServer, store, sessions, cookies, clock, log }
   await server.register(login, {
     ...services,
     revoke: revoker.revoke,
@@ -113,6 +120,8 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       warnings.signedIn(flow, granted)
     },
     onSignInFailed: metrics.signInFailed,
+    onBound: metrics.bound,
+    onDeviceRefresh: metrics.deviceRefreshed,
   })
   await server.register(proxy, {
     ...services,

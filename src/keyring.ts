@@ -12,7 +12,7 @@ import { packText, unpackText } from './packed-text.ts'
 import type { Secret } from './secret.ts'
 
 /** A text that is sealed for one purpose does not open for another. */
-export type Purpose = 'tokens' | 'login' | 'record-key'
+export type Purpose = 'tokens' | 'login' | 'record-key' | 'device'
 
 interface Opened {
   text: string
@@ -40,6 +40,10 @@ export interface Keyring {
   sealBinary(purpose: Purpose, text: string, context: string): string
   /** Opens what `sealBinary` returned; null as in `open`. */
   openBinary(purpose: Purpose, sealed: string, context: string): Opened | null
+  /** HMAC-SHA256 under a key of its own for what proves a device, base64url, 43 characters. */
+  signDevice(value: string): string
+  /** Whether any secret of the list made this signature with `signDevice`. */
+  verifyDevice(value: string, signature: string): boolean
   /**
    * 12 hex digits of an HMAC under the newest secret: `users` name a user in the log, `tries` a client or user name whose
    * tries are counted. Without the secret nobody finds names that share digits.
@@ -51,6 +55,7 @@ interface Keys {
   /** Six bytes. */
   id: Buffer
   signing: KeyObject
+  devices: KeyObject
   sealing: KeyObject
   users: KeyObject
   tries: KeyObject
@@ -66,19 +71,19 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
   const newest = ring[0]
   if (newest === undefined) throw new Error('at least one secret is needed')
 
-  function sign(value: string): string {
-    return createHmac('sha256', newest!.signing).update(value).digest('base64url')
+  /** Which key of the list made the signature: 0 is the newest, -1 none. */
+  function signerOf(key: 'signing' | 'devices', value: string, signature: string): number {
+    const given = Buffer.from(signature)
+    return ring.findIndex((keys) => {
+      const expected = Buffer.from(macOf(keys[key], value))
+      return given.length === expected.length && timingSafeEqual(given, expected)
+    })
   }
 
   function verify(value: string, signature: string): 'newest' | 'older' | 'invalid' {
-    const given = Buffer.from(signature)
-    for (const [age, keys] of ring.entries()) {
-      const expected = Buffer.from(createHmac('sha256', keys.signing).update(value).digest('base64url'))
-      if (given.length === expected.length && timingSafeEqual(given, expected)) {
-        return age === 0 ? 'newest' : 'older'
-      }
-    }
-    return 'invalid'
+    const age = signerOf('signing', value, signature)
+    if (age < 0) return 'invalid'
+    return age === 0 ? 'newest' : 'older'
   }
 
   /** Key id, iv, ciphertext, tag. */
@@ -111,8 +116,10 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
   }
 
   return {
-    sign,
+    sign: (value) => macOf(newest.signing, value),
     verify,
+    signDevice: (value) => macOf(newest.devices, value),
+    verifyDevice: (value, signature) => signerOf('devices', value, signature) >= 0,
     seal(purpose, text, context) {
       const sealed = sealBytes(purpose, Buffer.from(text), context)
       return `${sealed.toString('base64url', 0, ID_BYTES)}.${sealed.toString('base64url', ID_BYTES)}`
@@ -130,6 +137,10 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
       return { text: unpackText(opened.bytes), underOlderSecret: opened.underOlderSecret }
     },
   }
+}
+
+function macOf(key: KeyObject, value: string): string {
+  return createHmac('sha256', key).update(value).digest('base64url')
 }
 
 const ID_LENGTH = (ID_BYTES * 4) / 3
@@ -150,6 +161,7 @@ function deriveKeys(secret: Secret): Keys {
   return {
     id: derive('key id', ID_BYTES),
     signing: createSecretKey(derive('cookie signing', 32)),
+    devices: createSecretKey(derive('device binding', 32)),
     sealing: createSecretKey(derive('sealing', 32)),
     users: createSecretKey(derive('users in the log', 32)),
     tries: createSecretKey(derive('counted tries', 32)),

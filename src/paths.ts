@@ -9,6 +9,8 @@ export const PATHS = {
   session: '/auth/session',
   logout: '/auth/logout',
   ready: '/auth/ready',
+  device: '/auth/device',
+  deviceRefresh: '/auth/device/refresh',
   flux: '/flux/:fluxId',
   fluxOfAccount: '/flux/:wac/:fluxId',
   site: '/site/:siteId',

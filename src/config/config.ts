@@ -124,6 +124,8 @@ function toConfig(values: Values) {
       idleSeconds: values.SESSION_IDLE_SECONDS,
       maxSeconds: values.SESSION_MAX_SECONDS,
       cacheMs: values.SESSION_CACHE_MS,
+      /** Browsers take part over https alone. */
+      isBound: values.SESSION_BINDING === 'auto' && values.PUBLIC_URL.startsWith('https:'),
     },
     refresh: {
       aheadSeconds: values.REFRESH_AHEAD_SECONDS,

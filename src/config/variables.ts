@@ -180,6 +180,11 @@ export const TABLE = {
     wholeNumber(1, YEAR_SECONDS),
     'a session ends this long after sign-in',
   ),
+  SESSION_BINDING: withDefault(
+    'auto',
+    oneOf('auto', 'off'),
+    'whether sessions are bound to the device, where the browser can and over https',
+  ),
   SESSION_CACHE_MS: withDefault(
     '1000',
     wholeNumber(0, 10_000),

@@ -41,7 +41,11 @@ export interface SessionCookies {
    * back from the authorization server.
    */
   setRecordKey(reply: FastifyReply, recordKey: string): void
-  /** Clears both cookies of a session. */
+  /** The device cookie of a header if it is there exactly once, else null; not verified. */
+  readDevice(header: string | undefined): string | null
+  /** Sets the device cookie (vault/binding.ts). */
+  setDevice(reply: FastifyReply, value: string, maxAgeSeconds: number): void
+  /** Clears the cookies of a session. */
   clearSession(reply: FastifyReply): void
   /** The login cookies in a header, not verified. */
   loginCookiesIn(header: string | undefined): { id: string; value: string }[]
@@ -65,6 +69,9 @@ const CANONICAL_LENGTH = 87
 
 /** What a cookie's `Domain` can name: no IPv6 address, no underscore, no dot at the end. */
 const DOMAIN = /^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/
+
+/** Chromium refuses `__Host-Http-` for the cookie of a bound session, after the server has learnt the key. */
+export const DEVICE_COOKIE = '__Host-device'
 
 const SENT_COOKIE = 'sign-in-sent'
 const SENT_SECONDS = 60
@@ -151,7 +158,11 @@ export function createSessionCookies({
     setSession: (reply, signed) => void reply.setCookie(sessionName, signed, strict),
     setRecordKey: (reply, recordKey) =>
       void reply.setCookie(recordName, keyring.seal('record-key', recordKey, 'cookie'), lax),
+    readDevice: (header) => (header === undefined ? null : soleCookie(header, DEVICE_COOKIE)),
+    setDevice: (reply, value, maxAge) => void reply.setCookie(DEVICE_COOKIE, value, { ...strict, maxAge }),
     clearSession(reply) {
+      // Without https there is none.
+      if (secure) reply.clearCookie(DEVICE_COOKIE, strict)
       reply.clearCookie(sessionName, strict)
       reply.clearCookie(recordName, lax)
     },

@@ -33,6 +33,7 @@ const CODE_REFUSED =
 export function createCallback(context: LoginContext) {
   const { authorizationServer, store, sessions, cookies, loginCookies, countCallback, redeem, signIn } =
     context
+  const { binding } = context
   const { publicUrl, oauth } = context.config
   const cameByPublicHost = createCameByPublicHost(publicUrl)
   const fragmentPage = createFragmentPage(context)
@@ -73,7 +74,9 @@ export function createCallback(context: LoginContext) {
     if (outcome === null) return await withoutOpenSignIn(request, reply, nonce)
     const refused = problem('login_failed', { detail: CODE_REFUSED, members })
     const granted = requireTokens(context, outcome, { refused, members, request })
-    await signIn(request, reply, { tokens: granted, flow: 'code', members })
+    const { key } = await signIn(request, reply, { tokens: granted, flow: 'code', members })
+    // Here alone: elsewhere somebody with a stolen cookie could bind the session to a device of his own.
+    if (binding !== null) reply.header('secure-session-registration', binding.registration(key))
     return reply.redirect(returnLocation(started.returnTo), 303)
   }
 

@@ -7,13 +7,14 @@ import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
+import type { Binding, DeviceRefresh } from '../vault/binding.ts'
 import type { Sessions } from '../vault/lifecycle.ts'
 import type { Revoker } from '../vault/refresh/revoker.ts'
 import type { OutboxStore } from '../vault/store/outbox.ts'
 import type { Identify } from '../vault/user.ts'
 import type { LoginCookies } from './login-cookies.ts'
 import type { RateLimit } from './rate-limit.ts'
-import type { SessionFacts } from './session-info.ts'
+import type { RequireDevice, SessionFacts } from './session-info.ts'
 import type { Redeem, SignIn, SignInFailure } from './sign-in.ts'
 
 /** What sign-in needs of the rest of the server. */
@@ -31,6 +32,10 @@ export interface LoginOptions {
   identify: Identify | null
   onSignedIn: (flow: SessionFlow, granted: GrantedTokens) => void
   onSignInFailed: (reason: SignInFailure) => void
+  /** null: sessions are not bound to devices. */
+  binding: Binding | null
+  onBound: () => void
+  onDeviceRefresh: (outcome: DeviceRefresh) => void
 }
 
 /** Everything that the handlers of this folder use; each picks its part. */
@@ -43,4 +48,5 @@ export interface LoginContext extends LoginOptions {
   redeem: Redeem
   signIn: SignIn
   sessionFacts: SessionFacts
+  requireDevice: RequireDevice
 }

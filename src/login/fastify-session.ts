@@ -19,7 +19,7 @@ import { type SessionStore, StoreUnavailable } from '../vault/store/store.ts'
 
 /** What a page may know of the session that its cookie names. */
 export type PageSession =
-  | { kind: 'live'; facts: object }
+  | { kind: 'live'; facts: object; bound: boolean }
   | Exclude<Found, { kind: 'live' }>
   /** The store was not asked, or did not say. */
   | { kind: 'unknown'; cause: unknown }
@@ -128,7 +128,9 @@ export function createLibraryStore({
     try {
       const key = recordKeyOf(sessionId)
       const found = await sessions.find(key, asking?.get(key))
-      return { state: found.kind === 'live' ? { kind: 'live', facts: sessionFacts(found.session) } : found }
+      if (found.kind !== 'live') return { state: found }
+      const { session } = found
+      return { state: { kind: 'live', facts: sessionFacts(session), bound: session.record.bound } }
     } catch (cause) {
       return { state: { kind: 'unknown', cause } }
     }

@@ -4,6 +4,7 @@ import { pagePolicy } from '../http/headers.ts'
 import { isNavigation, varyByNavigation } from '../http/navigation.ts'
 import type { ProblemPage } from '../http/problems.ts'
 import { PATHS } from '../paths.ts'
+import { DEVICE } from '../vault/binding.ts'
 
 // The colours of the demo page and of the sandbox, so that a journey through all three looks like one.
 const STYLE =
@@ -24,11 +25,13 @@ interface Page {
   requestId?: string
   /** Runs in the page; it may send requests to this server. */
   script?: string | undefined
+  /** Loads its own address again at once. */
+  reload?: boolean
 }
 
 /** Sends a small page of fixed text. Of the request it shows nothing but a validated address. */
 export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
-  const { status, title, text, link, requestId, script } = page
+  const { status, title, text, link, requestId, script, reload = false } = page
   const id = requestId === undefined ? '' : `<p class="id">Request ${escapeHtml(requestId)}</p>`
   return reply
     .code(status)
@@ -36,7 +39,7 @@ export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
     .header('content-security-policy', pagePolicy({ style: STYLE, script }))
     .send(
       `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${escapeHtml(title)}</title>` +
-        `<meta name="viewport" content="width=device-width,initial-scale=1"><style>${STYLE}</style></head>` +
+        `<meta name="viewport" content="width=device-width,initial-scale=1">${reload ? '<meta http-equiv="refresh" content="0">' : ''}<style>${STYLE}</style></head>` +
         `<body><main><h1>${escapeHtml(title)}</h1><p>${escapeHtml(text)}</p>` +
         `<a href="${escapeHtml(link.href)}"${link.isButton ? ' role="button"' : ''}>${escapeHtml(link.words)}</a>${id}</main>${script === undefined ? '' : `<script>${script}</script>`}</body></html>`,
     )
@@ -84,6 +87,9 @@ export function createSignInProblemPage(script: string | undefined) {
 export function navigationPage(request: FastifyRequest, reply: FastifyReply): ProblemPage {
   return ({ code, status, title, detail, members: { loginUrl, reason } }) => {
     const page = { status, title, requestId: request.id }
+    // A browser refreshes no device cookie for a navigation that began elsewhere. From this page it does.
+    if (reason === DEVICE && request.headers['sec-fetch-site'] !== 'same-origin')
+      return sendPage(reply, { ...page, ...ONCE_MORE, status: 200 })
     if (code === 'cross_origin' && isFollowedLink(request)) {
       const text = 'Another site has sent you here. Open the address only if you meant to.'
       return sendPage(reply, { ...page, text, link: { href: SAME_ADDRESS, words: 'Open' } })
@@ -95,6 +101,13 @@ export function navigationPage(request: FastifyRequest, reply: FastifyReply): Pr
       link: loginUrl ? { href: loginUrl, words: 'Sign in' } : { href: '/', words: 'Go to the start' },
     })
   }
+}
+
+const ONCE_MORE = {
+  title: 'One moment',
+  text: 'The browser proves that the session is its own.',
+  link: { href: '', words: 'Go on' },
+  reload: true,
 }
 
 /** From the page that is shown it comes from our own origin. */

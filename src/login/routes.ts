@@ -8,6 +8,13 @@ import { comesFromOwnOrigin, crossOrigin } from '../http/same-origin.ts'
 import { PATHS } from '../paths.ts'
 import { callbackPath, callbackSchema, createCallback } from './callback.ts'
 import type { LoginOptions } from './context.ts'
+import {
+  createDevices,
+  createRequireDevice,
+  INSTRUCTIONS_SCHEMA,
+  REFRESH_SCHEMA,
+  REGISTER_SCHEMA,
+} from './device.ts'
 import { addBrowserSession, addCookies, addNewSession } from './fastify-session.ts'
 import { createLoginCookies } from './login-cookies.ts'
 import { createLogout, endSessionUrlOf, LOGOUT_SCHEMA, SIGNED_OUT_SCHEMA } from './logout.ts'
@@ -36,7 +43,12 @@ const OPTIONAL_FLOWS: Readonly<Record<Exclude<SessionFlow, 'code'>, OptionalFlow
 }
 
 /** The routes that do not sign in. A problem of any other route is a failed sign-in. */
-const NO_SIGN_IN: ReadonlySet<string | undefined> = new Set([PATHS.session, PATHS.logout])
+const NO_SIGN_IN: ReadonlySet<string | undefined> = new Set([
+  PATHS.session,
+  PATHS.logout,
+  PATHS.device,
+  PATHS.deviceRefresh,
+])
 
 const FAILURES: Partial<Record<ProblemCode, SignInFailure>> = {
   login_failed: 'login_failed',
@@ -46,6 +58,11 @@ const FAILURES: Partial<Record<ProblemCode, SignInFailure>> = {
   upstream_timeout: 'unavailable',
   store_unavailable: 'store',
   rate_limited: 'rate_limited',
+}
+
+/** Chromium 150 registers a device without saying where the request comes from. The challenge in it says so. */
+function isBareRegistration({ headers, routeOptions: { url } }: FastifyRequest): boolean {
+  return url === PATHS.device && headers.origin === undefined && headers['sec-fetch-site'] === undefined
 }
 
 const TOO_MANY_SIGN_INS =
@@ -75,6 +92,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
     countCallback: createRateLimit({ ...options, kind: 'callback', perMinute: config.loginRatePerMinute }),
     redeem: createRedeem(),
     signIn: createSignIn(options),
+    requireDevice: createRequireDevice(options),
     sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),
   }
 
@@ -92,7 +110,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
   await addCookies(scope)
   scope.addHook('onRequest', async (request) => {
     // Before anything that reads the store.
-    if (request.method !== 'POST') return
+    if (request.method !== 'POST' || isBareRegistration(request)) return
     if (!comesFromOwnOrigin(request.method, request.headers, publicUrl))
       throw crossOrigin(request.headers, publicUrl)
   })
@@ -104,6 +122,8 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
   for (const schema of SHARED_SCHEMAS) scope.addSchema(schema)
   scope.addSchema(SIGNED_OUT_SCHEMA)
   scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
+
+  if (options.binding !== null) addDevices(scope, createDevices({ ...options, binding: options.binding }))
 
   await scope.register(async function ofSession(inSession) {
     await addBrowserSession(inSession, context)
@@ -145,5 +165,19 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
     signingIn.get(callbackPath(oauth.redirect), callback, createCallback(context))
     addJsonBodies(signingIn)
     for (const flow of servedFlows(oauth)) flow.addRoutes(signingIn, context)
+  })
+}
+
+/** Both respond before a body is read: they have none. */
+function addDevices(scope: FastifyInstance, { register, refresh }: ReturnType<typeof createDevices>): void {
+  const method = 'POST'
+  scope.addSchema(INSTRUCTIONS_SCHEMA)
+  scope.route({ method, url: PATHS.device, schema: REGISTER_SCHEMA, onRequest: register, handler: register })
+  scope.route({
+    method,
+    url: PATHS.deviceRefresh,
+    schema: REFRESH_SCHEMA,
+    onRequest: refresh,
+    handler: refresh,
   })
 }

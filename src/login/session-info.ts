@@ -1,9 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SESSION_FLOWS } from '../config/variables.ts'
-import { problem } from '../errors.ts'
+import { type Problem, problem } from '../errors.ts'
 import { recordKeyOf, type SessionCookies } from '../http/cookies.ts'
 import { jsonResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
+import { DEVICE } from '../vault/binding.ts'
 import type { NewSession, Sessions } from '../vault/lifecycle.ts'
 import { END_REASONS, type Found, NO_COOKIE, notLiveProblem } from '../vault/session.ts'
 import type { RecordStore } from '../vault/store/record.ts'
@@ -32,8 +33,12 @@ export function createSessionFacts({
     user: tokens.user ?? null,
     now: iso(now()),
     sessionId: inLog(key),
+    bound: record.bound,
   })
 }
+
+/** The problem for a request of a session whose device does not prove itself, else null. `bound`: by the record. */
+export type RequireDevice = (request: FastifyRequest, bound: boolean) => Problem | null
 
 const SIGNED_OUT = { authenticated: false, loginUrl: PATHS.login }
 const NO_RECORD = '0'.repeat(64)
@@ -42,9 +47,11 @@ const NO_RECORD = '0'.repeat(64)
 export function createSessionInfo({
   store,
   cookies,
+  requireDevice,
 }: {
   store: Pick<RecordStore, 'read'>
   cookies: SessionCookies
+  requireDevice: RequireDevice
 }) {
   return async function sessionInfo(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     const { state } = request.session
@@ -55,6 +62,9 @@ export function createSessionInfo({
     }
     if (state.kind === 'unknown') throw state.cause
     if (state.kind !== 'live') return signedOut(state)
+    const refused = requireDevice(request, state.bound)
+    if (refused?.code === 'login_required') return { ...SIGNED_OUT, reason: DEVICE }
+    if (refused) throw refused
     renewCookies(request, reply, cookies)
     return state.facts
   }
@@ -69,26 +79,31 @@ function signedOut(found: Exclude<Found, { kind: 'live' }>): object {
 export function createStaySignedIn({
   sessions,
   cookies,
+  requireDevice,
 }: {
   sessions: Pick<Sessions, 'touch'>
   cookies: SessionCookies
+  requireDevice: RequireDevice
 }) {
   return async function staySignedIn(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     // Activity is recorded without a look at the limits, so a session that has passed one must be found first.
-    requireFacts(request)
+    requireFacts(request, requireDevice)
     await sessions.touch(recordKeyOf(request.session.sessionId))
     await request.session.reload()
-    const facts = requireFacts(request)
+    const facts = requireFacts(request, requireDevice)
     renewCookies(request, reply, cookies)
     // Fastify would read the body after this hook, so the response is sent here.
     return reply.send(facts)
   }
 }
 
-function requireFacts({ session: { state } }: FastifyRequest): object {
+function requireFacts(request: FastifyRequest, requireDevice: RequireDevice): object {
+  const { state } = request.session
   if (state === undefined) throw problem('login_required', NO_COOKIE)
   if (state.kind === 'unknown') throw state.cause
   if (state.kind !== 'live') throw notLiveProblem(state)
+  const refused = requireDevice(request, state.bound)
+  if (refused) throw refused
   return state.facts
 }
 
@@ -121,6 +136,7 @@ const FACTS = {
     ...INSTANT,
     description: 'The clock of the server, to count down whatever the clock of the browser says.',
   },
+  bound: { type: 'boolean', description: 'Whether the session is bound to the device of this browser.' },
   sessionId: { type: 'string', pattern: '^[0-9a-f]{12}$', description: 'Names the session in the logs.' },
 }
 
@@ -162,6 +178,11 @@ export const SHARED_SCHEMAS = [
     properties: {
       authenticated: { type: 'boolean', enum: [false] },
       loginUrl: { type: 'string' },
+      reason: {
+        type: 'string',
+        enum: [DEVICE],
+        description: 'The session is bound to another device than the one that asks.',
+      },
       ended: {
         type: 'object',
         description: "For an hour after this browser's session has ended.",

@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import { SESSION_FLOWS } from '../config/variables.ts'
 import type { TokenOutcome } from '../oauth/token-response.ts'
 import { droppedLines } from '../stdout.ts'
+import { DEVICE_REFRESHES, type DeviceRefresh } from '../vault/binding.ts'
 import type { RefreshEvents, RefreshTrigger } from '../vault/refresh/refresh.ts'
 import type { EndReason } from '../vault/session.ts'
 import type { WriteKind } from '../vault/store/outbox-entries.ts'
@@ -20,6 +21,8 @@ interface Metrics extends RefreshEvents {
   signedIn(flow: string): void
   signInFailed(reason: (typeof SIGN_IN_FAILURES)[number]): void
   ended(reason: EndReason): void
+  bound(): void
+  deviceRefreshed(outcome: DeviceRefresh): void
   /** A write to the store was tried again. */
   retried(write: WriteKind): void
   /** A write that the store had lost was made again. */
@@ -111,6 +114,10 @@ export function createMetrics(): Metrics {
     trigger: REFRESH_TRIGGERS,
     outcome: TOKEN_OUTCOMES,
   })
+  const bound = counter('bff_sessions_bound_total', 'Sessions that were bound to a device', {})
+  const deviceRefreshes = counter('bff_device_refresh_total', 'Requests for a new device cookie', {
+    outcome: DEVICE_REFRESHES,
+  })
   const refreshSeconds = histogram('bff_refresh_duration_seconds', 'Token requests of refreshes', [
     'trigger',
     'outcome',
@@ -185,6 +192,8 @@ export function createMetrics(): Metrics {
     signInFailed: (reason) => signInFailures.inc({ reason }),
     signedIn: (flow) => started.inc({ flow }),
     ended: (reason) => ended.inc({ reason }),
+    bound: () => bound.inc(),
+    deviceRefreshed: (outcome) => deviceRefreshes.inc({ outcome }),
     retried: (step) => retries.inc({ step }),
     restored: (what) => restored.inc({ what }),
     watch,

@@ -82,7 +82,10 @@ export function createForward(options: ForwardOptions): Forward {
     const check = (): void => checkAccount(outgoing.wac, accounts)
     let caller: Caller
     try {
-      caller = await callers.find(request.headers.cookie, check, requestInLog(request))
+      caller = await callers.find(request.headers.cookie, check, {
+        inLog: requestInLog(request),
+        skipped: request.headers['secure-session-skipped'] !== undefined,
+      })
     } catch (error) {
       const lacksSession = error instanceof Problem && error.code === 'login_required'
       if (!lacksSession || !application?.callers.mayRead(outgoing)) throw error

@@ -2,6 +2,7 @@ import type { Clock } from '../clock.ts'
 import { type Problem, problem, unavailable } from '../errors.ts'
 import type { SessionCookies } from '../http/cookies.ts'
 import type { RequestInLog } from '../log.ts'
+import { type Binding, deviceProblem } from './binding.ts'
 import type { SessionCache } from './cache.ts'
 import type { Sessions } from './lifecycle.ts'
 import type { Access } from './refresh/renewals.ts'
@@ -35,6 +36,10 @@ export interface Caller {
   limitAt: number
   /** Until `provenUntil`, or a limit or refresh before it. After it the store is asked again. */
   usableUntil: number
+  /** Whether the session cookie alone is worth nothing (vault/binding.ts). */
+  bound: boolean
+  /** The device cookie that was verified last, and until when it proves the device, monotonic milliseconds. */
+  device: { cookie: string | null; until: number }
   /** The last recorded activity, monotonic milliseconds: up to `touchIntervalMs` behind the browser's last request. */
   activeAt: number
 }
@@ -67,13 +72,23 @@ export interface Callers extends CallerSource<Caller> {
    * The caller for a `Cookie` header, with a usable token. Rejects with the problem to send. `onSession`
    * runs once a session is there, or the store cannot say, so that what it throws comes after 401 and before 503. `request`: for the log.
    */
-  find(header: string | undefined, onSession: () => void, request: RequestInLog): Promise<Caller>
+  find(header: string | undefined, onSession: () => void, request: CallerRequest): Promise<Caller>
   /** The user of the session is active: moves its idle limit, recorded once in `touchIntervalMs`. */
   noteActivity(caller: Caller): void
 }
 
+/** What `find` needs of a request besides its cookies. */
+export interface CallerRequest {
+  /** For the log. */
+  inLog: RequestInLog
+  /** The browser says that it could not get a device cookie (`Secure-Session-Skipped`). */
+  skipped: boolean
+}
+
 export interface CallersOptions {
-  cookies: SessionCookies
+  cookies: Pick<SessionCookies, 'read' | 'verify' | 'readDevice'>
+  /** null: sessions are not bound to devices. */
+  binding: Pick<Binding, 'provenUntil'> | null
   cache: SessionCache<Caller>
   /** How long a read proves a session (`SESSION_CACHE_MS`), milliseconds. */
   trustMs: number
@@ -115,6 +130,7 @@ export function createCallers(options: CallersOptions): Callers {
     const caller = cache.get(cookie)
     const at = clock.monotonic()
     if (caller === null || at >= caller.usableUntil) return null
+    if (caller.bound && !isDeviceOf(caller, cookies.readDevice(header), at)) return null
     observe('hit')
     return caller
   }
@@ -133,9 +149,20 @@ export function createCallers(options: CallersOptions): Callers {
   async function find(
     header: string | undefined,
     onSession: () => void,
-    request: RequestInLog,
+    { inLog, skipped }: CallerRequest,
   ): Promise<Caller> {
-    return await callerOf(requireCookie(header), onSession, request)
+    const caller = await callerOf(requireCookie(header), onSession, inLog)
+    if (caller.bound) requireDevice(caller, cookies.readDevice(header), skipped)
+    return caller
+  }
+
+  /** Throws unless this device cookie proves the device of a bound session. */
+  function requireDevice(caller: Caller, cookie: string | null, skipped: boolean): void {
+    if (isDeviceOf(caller, cookie, clock.monotonic())) return
+    const until =
+      options.binding === null ? Number.POSITIVE_INFINITY : options.binding.provenUntil(caller.key, cookie)
+    if (until === null) throw deviceProblem(skipped)
+    caller.device = { cookie, until: until + clock.monotonic() - clock.wall() }
   }
 
   /** The caller of a session by what the store shows now: a small read if its tokens are known, else a full one. */
@@ -209,6 +236,11 @@ export function createCallers(options: CallersOptions): Callers {
   }
 }
 
+/** Whether this device cookie was verified before, and still proves the device. */
+function isDeviceOf({ device }: Caller, cookie: string | null, at: number): boolean {
+  return cookie === device.cookie && at < device.until
+}
+
 /** Reads the store for callers. What a read shows says until when the caller in the cache may be used. */
 function createProofs(options: CallersOptions) {
   const { cache, trustMs, sessions, timing, idleMs, clock, observe } = options
@@ -266,6 +298,7 @@ function createProofs(options: CallersOptions) {
     const fromWall = at - clock.wall()
     const activeAt = state.seenAt + fromWall
     caller.provenUntil = sentAt + trustMs
+    caller.bound = state.bound
     caller.limitAt = state.idleEndsAt + fromWall
     caller.usableUntil = Math.min(caller.provenUntil, caller.neededAt + fromWall, caller.limitAt)
     // Where the clock of this process is far behind the one that wrote the record, activity is recorded now.
@@ -301,6 +334,8 @@ function toCaller({ key, tokens: held, record }: LiveSession, { timing, clock }:
     provenUntil: Number.NEGATIVE_INFINITY,
     limitAt: Number.NEGATIVE_INFINITY,
     usableUntil: Number.NEGATIVE_INFINITY,
+    bound: record.bound,
+    device: { cookie: null, until: Number.NEGATIVE_INFINITY },
     activeAt: Number.NEGATIVE_INFINITY,
   }
 }

@@ -48,7 +48,7 @@ export interface Sessions {
 /** The facts of a session that has just begun; instants in epoch milliseconds. */
 export interface NewSession {
   key: RecordKey
-  record: Pick<SessionRecord, 'flow' | 'createdAt' | 'idleEndsAt' | 'endsAt'>
+  record: Pick<SessionRecord, 'flow' | 'createdAt' | 'idleEndsAt' | 'endsAt' | 'bound'>
   tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken' | 'user'>
 }
 
@@ -120,7 +120,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     await options.schedule(key, granted, { idleEndsAt })
     const record = { tokens, createdAt, endsAt, flow, client: options.clientId }
     await store.create(key, record, PROVISIONAL_MS)
-    return { key, record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
+    return { key, record: { flow, createdAt, idleEndsAt, endsAt, bound: false }, tokens: granted }
   }
 
   async function find(key: RecordKey, request?: RequestInLog): Promise<Found> {

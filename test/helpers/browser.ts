@@ -32,8 +32,8 @@ interface Cookie {
 export interface Via {
   /** On 127.0.0.1. */
   readonly port: number
-  /** The certificate to trust, in PEM. */
-  readonly ca: string
+  /** The certificate to trust, in PEM. Without one it is reached by plain HTTP, as behind a proxy that ends TLS. */
+  readonly ca?: string
   /** The address that the browser comes from. */
   readonly localAddress?: string
 }
@@ -114,7 +114,7 @@ function exchange(
   return new Promise((resolve, reject) => {
     // The servers are called `localhost` but listen only on the IPv4 loopback.
     const host = url.hostname === 'localhost' ? '127.0.0.1' : url.hostname
-    const send = via === null ? httpRequest : httpsRequest
+    const send = via?.ca === undefined ? httpRequest : httpsRequest
     const request = send(
       {
         ...(via === null

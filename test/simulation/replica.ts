@@ -156,6 +156,7 @@ export class Replica implements Owner {
     const cookies = this.#cookies
     const callers = createCallers({
       cookies,
+      binding: null,
       cache,
       trustMs,
       sessions,
@@ -174,7 +175,7 @@ export class Replica implements Owner {
       log,
     })
     this.#logout = createLogout({ endSessionUrl: null, sessions, cookies, store, log })
-    this.#sessionInfo = createSessionInfo({ store, cookies })
+    this.#sessionInfo = createSessionInfo({ store, cookies, requireDevice: () => null })
     const ofLibrary = {
       store,
       sessions,

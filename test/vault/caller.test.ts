@@ -15,6 +15,7 @@ const IDLE_MS = 7_200_000
 const HOUR_MS = 3_600_000
 const TRUST_MS = 1_000
 const REQUEST = { reqId: 'a-request', address: '203.0.113.9' }
+const CALLER = { inLog: REQUEST, skipped: false }
 
 /** A replica with one signed-in browser, over a store in memory that other replicas use as well. */
 async function start(t: Test) {
@@ -64,6 +65,7 @@ async function start(t: Test) {
   const cache = createSessionCache<Caller>({ max: 10, trustMs: TRUST_MS, monotonic: clock.monotonic })
   const callers = createCallers({
     cookies,
+    binding: null,
     cache,
     trustMs: TRUST_MS,
     sessions: {
@@ -97,7 +99,7 @@ async function start(t: Test) {
     ...{ callers, clock, cookie, counts, key, looked, state, store },
     /** As a route does it: from memory, else from the store. */
     async call() {
-      const caller = callers.cached(cookie) ?? (await callers.find(cookie, () => {}, REQUEST))
+      const caller = callers.cached(cookie) ?? (await callers.find(cookie, () => {}, CALLER))
       callers.noteActivity(caller)
       return caller
     },
@@ -285,7 +287,7 @@ t.test('a session that the request may not use obtains no token', async (t) => {
   const refuse = () => {
     throw problem('wac_not_allowed')
   }
-  await t.rejects(callers.find(cookie, refuse, REQUEST), { code: 'wac_not_allowed' })
+  await t.rejects(callers.find(cookie, refuse, CALLER), { code: 'wac_not_allowed' })
   t.equal(counts.obtained, 0)
-  await t.rejects(callers.find(undefined, refuse, REQUEST), { code: 'login_required' }, 'without a session')
+  await t.rejects(callers.find(undefined, refuse, CALLER), { code: 'login_required' }, 'without a session')
 })

@@ -62,6 +62,10 @@ const FACTS = {
    * migration of a slot: that server may lack newer tokens.
    */
   history: fact('h', ''),
+  /** Public key of the browser's device (vault/binding.ts); it may be set once. */
+  device: fact('k', ''),
+  /** Whether the session cookie alone is worth nothing: the device has proven once that it has the key. */
+  bound: fact('b', false),
 }
 
 type Facts = { readonly [Name in keyof typeof FACTS]: (typeof FACTS)[Name][1] }
@@ -83,7 +87,7 @@ export interface SessionRecord extends StoredRecord {
 }
 
 /** What a small read shows of a record: enough to know whether a cached session goes on. */
-export type SessionState = Pick<SessionRecord, 'gen' | 'seenAt' | 'idleEndsAt' | 'endsAt'>
+export type SessionState = Pick<SessionRecord, 'gen' | 'seenAt' | 'idleEndsAt' | 'endsAt' | 'bound'>
 
 export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 'flow' | 'client'>
 
@@ -140,8 +144,8 @@ export function idleEndsAt(
 }
 
 /** What a small read shows of a record. */
-export function stateOf({ gen, seenAt, endsAt }: StoredRecord, idleMs: number): SessionState {
-  return { gen, seenAt, endsAt, idleEndsAt: idleEndsAt({ seenAt, endsAt }, idleMs) }
+export function stateOf({ gen, seenAt, endsAt, bound }: StoredRecord, idleMs: number): SessionState {
+  return { gen, seenAt, endsAt, bound, idleEndsAt: idleEndsAt({ seenAt, endsAt }, idleMs) }
 }
 
 // What may be done with a record.
@@ -175,6 +179,20 @@ export interface RecordStore {
    */
   reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
 }
+
+/** The device of a session (W3C Device Bound Session Credentials). */
+export interface DeviceStore {
+  /**
+   * Keeps the public key of a session's device if there is none yet or it is the same one. `bound`: the session is bound
+   * to this key already. `refused`: it has another one.
+   */
+  registerDevice(key: RecordKey, device: string): Promise<RegisterDeviceResult>
+  /** Binds the session to the key that it has. `was_bound`: it was before. `refused`: it has another key or none. */
+  bindDevice(key: RecordKey, device: string): Promise<BindDeviceResult>
+}
+
+export type RegisterDeviceResult = { kind: 'registered' | 'bound' | 'refused' | 'gone' }
+export type BindDeviceResult = { kind: 'bound' | 'was_bound' | 'refused' | 'gone' }
 
 export interface EndRequest {
   /** End the session only while its tokens are of this generation. */
@@ -374,6 +392,8 @@ function create(
       forcedAt: 0,
       forcedGen: 0,
       history,
+      device: '',
+      bound: false,
       expireAt: now + Math.ceil(provisionalMs),
     }
     return [{ ...state, record: created }, undefined]
@@ -506,6 +526,21 @@ function reseal(was: string, sealed: string): Step<boolean> {
   )
 }
 
+function registerDevice(device: string): Step<RegisterDeviceResult> {
+  return onRecord<RegisterDeviceResult>({ kind: 'gone' }, (record) => {
+    if (record.device === '') return [{ ...record, device }, { kind: 'registered' }]
+    if (record.device !== device) return [record, { kind: 'refused' }]
+    return [record, { kind: record.bound ? 'bound' : 'registered' }]
+  })
+}
+
+function bindDevice(device: string): Step<BindDeviceResult> {
+  return onRecord<BindDeviceResult>({ kind: 'gone' }, (record) => {
+    if (record.device !== device) return [record, { kind: 'refused' }]
+    return record.bound ? [record, { kind: 'was_bound' }] : [{ ...record, bound: true }, { kind: 'bound' }]
+  })
+}
+
 function end(request: EndRequest): Step<EndResult> {
   const { gen, reason = '', attempt, ifLimitPassed = false } = request
   return ({ record, end }, { now, idleMs }) => {
@@ -525,13 +560,13 @@ function end(request: EndRequest): Step<EndResult> {
 }
 
 /** The members of a store that are one step on one record. */
-export type RecordMember = keyof RecordStore | keyof RefreshStore
+export type RecordMember = keyof RecordStore | keyof RefreshStore | keyof DeviceStore
 
 /** Runs one step on what the store has of this session, and keeps the result. */
 export type RunStep = <Reply>(key: RecordKey, member: RecordMember, step: Step<Reply>) => Promise<Reply>
 
 /** Those members, over a store that runs steps. `wall`: the wall clock of the process. */
-export function recordMembers(run: RunStep, wall: () => number): RecordStore & RefreshStore {
+export function recordMembers(run: RunStep, wall: () => number): RecordStore & RefreshStore & DeviceStore {
   return {
     create: (key, record, provisionalMs) =>
       run(key, 'create', create(record, { provisionalMs, wall: wall() })),
@@ -551,6 +586,8 @@ export function recordMembers(run: RunStep, wall: () => number): RecordStore & R
         state.end === null ? null : { reason: state.end.reason, at: state.end.at },
       ]),
     reseal: (key, was, sealed) => run(key, 'reseal', reseal(was, sealed)),
+    registerDevice: (key, device) => run(key, 'registerDevice', registerDevice(device)),
+    bindDevice: (key, device) => run(key, 'bindDevice', bindDevice(device)),
     beginRefresh: (key, request) => run(key, 'beginRefresh', beginRefresh(request)),
     renewLease: (key, request) => run(key, 'renewLease', renewLease(request)),
     releaseLease: (key, request) => run(key, 'releaseLease', releaseLease(request)),

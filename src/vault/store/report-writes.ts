@@ -4,7 +4,7 @@ import type { SessionStore } from './store.ts'
 interface Reports {
   /** This process has recorded activity of a session: earlier reads show an older state. */
   onTouched: (key: RecordKey) => void
-  /** This process has ended a session or replaced its tokens, or may have: the reply can be lost. */
+  /** This process has ended or bound a session or replaced its tokens, or may have: the reply can be lost. */
   onChanged: (key: RecordKey) => void
 }
 
@@ -37,5 +37,7 @@ export function reportWrites(store: SessionStore, { onTouched, onChanged }: Repo
     },
     end: reported(store.end),
     replaceTokens: reported(store.replaceTokens),
+    // A cached entry would go on serving the session cookie alone.
+    bindDevice: reported(store.bindDevice),
   }
 }

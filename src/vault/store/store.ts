@@ -1,5 +1,5 @@
 import { Problem } from '../../errors.ts'
-import type { RecordKey, RecordStore, RefreshStore } from './record.ts'
+import type { DeviceStore, RecordKey, RecordStore, RefreshStore } from './record.ts'
 
 /**
  * The store keeps one record for each session, the queue of sessions that are due for a refresh, and the nonces of
@@ -63,7 +63,14 @@ export interface Scannable {
 }
 
 /** One Redis, a Sentinel group, a Cluster, or the memory of this process. Methods reject with `StoreUnavailable` alone. */
-export interface SessionStore extends RecordStore, RefreshStore, Scannable, DueQueue, NonceStore, TryStore {
+export interface SessionStore
+  extends RecordStore,
+    RefreshStore,
+    DeviceStore,
+    Scannable,
+    DueQueue,
+    NonceStore,
+    TryStore {
   readonly health: StoreHealth
   /** Rejects with `StoreUnavailable` unless the store takes writes. */
   ping(): Promise<void>

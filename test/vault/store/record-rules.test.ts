@@ -409,13 +409,14 @@ for (const [name, steps] of Object.entries({ ...LEASE, ...TOKENS, ...ENDS, ...FA
 
 t.test('a new session has these fields and no others, and its state has some of them', async (t) => {
   const session = await start({ flow: 'password', client: 'the app' })
-  const state = { gen: 1, seenAt: NOW, idleEndsAt: NOW + IDLE_MS, endsAt: NOW + 43_200_000 }
+  const state = { gen: 1, seenAt: NOW, idleEndsAt: NOW + IDLE_MS, endsAt: NOW + 43_200_000, bound: false }
   t.strictSame(await session.readState(KEY), state)
   t.strictSame(await session.read(KEY), {
     ...state,
     ...{ tokens: 'sealed-1', createdAt: NOW, flow: 'password', client: 'the app', replacedAt: NOW },
     ...{ doubts: 0, lease: '', leaseUntil: 0, leasedAt: 0, openUntil: 0, retryAt: 0, retrySetAt: 0 },
     ...{ forcedAt: 0, forcedGen: 0, history: 'a', expireAt: NOW + IDLE_MS + RECORD_SLACK_MS },
+    device: '',
   })
   const before = session.state()
   await session.create(KEY, newRecord(NOW, { tokens: 'other' }), 15_000)
@@ -444,4 +445,27 @@ t.test('a record outlives its absolute limit by the slack, whatever its browser 
   t.equal(await session.touch(KEY), true)
   session.server.now += 1
   t.equal(await session.read(KEY), null)
+})
+
+t.test('a session takes one device, once, and is bound when that device has proven its key', async (t) => {
+  const session = await start()
+  const unbound = session.state()
+  t.strictSame(await session.bindDevice(KEY, 'one'), { kind: 'refused' }, 'it has no device')
+  t.strictSame(session.state(), unbound)
+  t.strictSame(await session.registerDevice(KEY, 'one'), { kind: 'registered' })
+  t.strictSame(await session.registerDevice(KEY, 'one'), { kind: 'registered' }, 'a repeated registration')
+  t.strictSame(await session.registerDevice(KEY, 'two'), { kind: 'refused' }, 'another device')
+  t.equal((await session.readState(KEY))?.bound, false, 'a registration alone binds nothing')
+  t.strictSame(await session.bindDevice(KEY, 'two'), { kind: 'refused' })
+  t.strictSame(await session.bindDevice(KEY, 'one'), { kind: 'bound' })
+  const bound = session.state()
+  t.strictSame(await session.bindDevice(KEY, 'one'), { kind: 'was_bound' })
+  t.strictSame(await session.registerDevice(KEY, 'one'), { kind: 'bound' })
+  t.strictSame(await session.registerDevice(KEY, 'two'), { kind: 'refused' })
+  t.strictSame(session.state(), bound, 'nothing more is written')
+  await session.replaceTokens(KEY, { gen: 1, tokens: 'sealed-2' })
+  t.match(await session.read(KEY), { device: 'one', bound: true, gen: 2 }, 'a refresh keeps it')
+  await session.end(KEY)
+  t.strictSame(await session.registerDevice(KEY, 'one'), { kind: 'gone' })
+  t.strictSame(await session.bindDevice(KEY, 'one'), { kind: 'gone' })
 })

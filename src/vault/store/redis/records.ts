@@ -1,4 +1,5 @@
 import {
+  type DeviceStore,
   decodeFacts,
   encodeFacts,
   type RecordKey,
@@ -34,7 +35,7 @@ const UNKNOWN = '-'
 export function createRedisRecords(
   commands: Commands,
   { redisKeys, idleMs, wall }: RedisRecordsOptions,
-): RecordStore & RefreshStore {
+): RecordStore & RefreshStore & DeviceStore {
   const { client, send, runScript, nodeOf } = commands
   /** The replication id of each node, as a write has shown it last. */
   const histories = new Map<string, string>()

@@ -1,0 +1,168 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type Problem, problem } from '../errors.ts'
+import type { SessionCookies } from '../http/cookies.ts'
+import { jsonResponse, plainResponse, problemResponse } from '../http/openapi.ts'
+import { type Logger, requestInLog } from '../log.ts'
+import {
+  type Binding,
+  COOKIE_SECONDS,
+  type DeviceRefresh,
+  deviceProblem,
+  FIRST_COOKIE_SECONDS,
+} from '../vault/binding.ts'
+import { NO_COOKIE } from '../vault/session.ts'
+import type { DeviceStore, RecordStore } from '../vault/store/record.ts'
+import { inLog } from '../vault/store/store.ts'
+import type { RequireDevice } from './session-info.ts'
+
+interface DeviceOptions {
+  binding: Binding
+  store: DeviceStore & Pick<RecordStore, 'read'>
+  cookies: SessionCookies
+  log: Logger
+  /** A session is bound from now on. */
+  onBound: () => void
+  onDeviceRefresh: (outcome: DeviceRefresh) => void
+}
+
+/** The routes of Device Bound Session Credentials. Browsers call them by themselves; both have an empty body. */
+export function createDevices({
+  binding,
+  store,
+  cookies,
+  log,
+  onBound,
+  onDeviceRefresh: onRefresh,
+}: DeviceOptions) {
+  /**
+   * `POST /auth/device`: a browser registers the key that it has made for the session of the challenge. It may come
+   * without any cookie: browsers send none where a page of the authorization server began the navigation. Nothing is
+   * enforced yet, so a registration that is lost or refused leaves a session that works.
+   */
+  async function register(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const found = binding.readRegistration(headerOf(request, 'secure-session-response'))
+    if (found === null) throw faulty('Secure-Session-Response is no registration that this server asked for.')
+    const { kind } = await store.registerDevice(found.key, found.device)
+    if (kind === 'gone') throw faulty('The session of this registration has ended.')
+    if (kind === 'refused') throw faulty('The session has another device.')
+    // Of a bound session only its device gets a cookie: a copied registration must not.
+    if (kind === 'registered')
+      cookies.setDevice(reply, binding.cookie(found.key, FIRST_COOKIE_SECONDS), FIRST_COOKIE_SECONDS)
+    return reply.code(200).send(binding.instructions)
+  }
+
+  /** `POST /auth/device/refresh`: a browser proves that it has the key. The first proof binds the session. */
+  async function refresh(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    try {
+      return await prove(request, reply)
+    } catch (error) {
+      onRefresh((error as Partial<Problem>).status === 503 ? 'unavailable' : 'refused')
+      throw error
+    }
+  }
+
+  async function prove(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const key = cookies.verifyIn(request.headers.cookie)?.recordKey
+    if (key === undefined) throw problem('login_required', NO_COOKIE)
+    const device = (await store.read(key))?.device ?? ''
+    // The browser forgets its side: there is nothing to refresh.
+    if (device === '') throw problem('login_required', 'The session has ended, or has no device.')
+    if (!binding.isProof(key, device, headerOf(request, 'secure-session-response'))) {
+      onRefresh('challenged')
+      return reply.code(403).header('secure-session-challenge', binding.challenge(key)).send()
+    }
+    const { kind } = await store.bindDevice(key, device)
+    if (kind === 'gone' || kind === 'refused') throw problem('login_required', 'The session has ended.')
+    if (kind === 'bound') {
+      onBound()
+      log.info(
+        { event: 'device.bound', ...requestInLog(request), recordKey: inLog(key) },
+        'the session is bound to its device',
+      )
+    }
+    onRefresh('granted')
+    cookies.setDevice(reply, binding.cookie(key, COOKIE_SECONDS), COOKIE_SECONDS)
+    return reply.code(200).send()
+  }
+
+  return { register, refresh }
+}
+
+/** The device of a request below /auth: what src/vault/caller.ts does for calls. */
+export function createRequireDevice({
+  binding,
+  cookies,
+}: {
+  binding: Binding | null
+  cookies: SessionCookies
+}): RequireDevice {
+  return (request, bound) => {
+    const key = request.sessionCookie?.recordKey
+    if (!bound || binding === null || key === undefined) return null
+    const { headers } = request
+    if (binding.provenUntil(key, cookies.readDevice(headers.cookie)) !== null) return null
+    return deviceProblem(headers['secure-session-skipped'] !== undefined)
+  }
+}
+
+function faulty(detail: string): Problem {
+  return problem('invalid_request', detail)
+}
+
+function headerOf({ headers }: FastifyRequest, name: string): string | undefined {
+  const value = headers[name]
+  return typeof value === 'string' ? value : undefined
+}
+
+const TEXT = { type: 'string' }
+
+/** JSON session instructions of the draft. */
+export const INSTRUCTIONS_SCHEMA = {
+  $id: 'SessionInstructions',
+  type: 'object',
+  required: ['session_identifier', 'refresh_url', 'scope', 'credentials'],
+  properties: {
+    session_identifier: TEXT,
+    refresh_url: TEXT,
+    scope: {
+      type: 'object',
+      properties: {
+        include_site: { type: 'boolean' },
+        scope_specification: {
+          type: 'array',
+          items: { type: 'object', properties: { type: TEXT, domain: TEXT, path: TEXT } },
+        },
+      },
+    },
+    credentials: {
+      type: 'array',
+      items: { type: 'object', properties: { type: TEXT, name: TEXT, attributes: TEXT } },
+    },
+  },
+}
+
+export const REGISTER_SCHEMA = {
+  operationId: 'registerDevice',
+  tags: ['session'],
+  summary: 'A browser registers the key of its device (Device Bound Session Credentials)',
+  security: [],
+  response: {
+    200: jsonResponse('The session instructions of the draft, with a device cookie.', 'SessionInstructions'),
+    400: problemResponse('invalid_request'),
+    403: problemResponse('cross_origin'),
+    503: problemResponse('store_unavailable'),
+  },
+}
+
+export const REFRESH_SCHEMA = {
+  operationId: 'refreshDevice',
+  tags: ['session'],
+  summary: 'A browser proves that it has the key of its device, and gets a new device cookie',
+  security: [{ session: [] }],
+  response: {
+    200: plainResponse('A new device cookie.'),
+    401: problemResponse('login_required'),
+    403: plainResponse('`Secure-Session-Challenge` has the challenge to sign.'),
+    503: problemResponse('store_unavailable'),
+  },
+}
