@@ -48,7 +48,7 @@ t.test('what goes wrong in a sign-in by the token flow', async (t) => {
     await decideOnPage(page, reverseProxy.publicUrl)
     await page.getByText('This sign-in was not started in this browser').waitFor()
     t.match(page.url(), /\/auth\/callback\/[\w-]{43}$/)
-    await page.getByRole('link', { name: 'Go to the start' }).click()
+    await page.getByRole('link', { name: 'Sign in' }).click()
     await page.goBack()
     t.notMatch(page.url(), '#')
     // The answer's own status is all that Chromium complains of.

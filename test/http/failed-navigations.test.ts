@@ -152,12 +152,13 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
       row(400, 'login_failed', to(`/auth/callback/${PLANTED}?code=${PLANTED}`), {
         text: 'This address belongs to no sign-in.',
       }),
-      row(400, 'login_failed', to(`/auth/callback/${NONCE}?code=${PLANTED}`), {
+      row(400, 'login_failed', () => bff.browser().navigate(`/auth/callback/${NONCE}?code=${PLANTED}`), {
         text: 'This sign-in was not started in this browser, is too old, or has been used.',
+        link: { href: '/auth/login', words: 'Sign in' },
       }),
       row(400, 'login_failed', (browser) => signIn(browser, sandbox, '/app'), {
-        text: 'The authorization server did not accept the sign-in.',
-        link: { href: '/auth/login?returnTo=%2Fapp', words: 'Try again' },
+        text: 'The authorization server did not accept this sign-in. If that happens each time, tell the operator the request number.',
+        link: { href: '/auth/login?returnTo=%2Fapp', words: 'Sign in' },
         faults: { tokenEndpoint: { mode: 'refuse' } },
       }),
       row(403, 'cross_origin', to('/auth/login', framed), {
