@@ -67,6 +67,7 @@ export type ErrorCode =
   | 'method_not_allowed'
   | 'not_acceptable'
   | 'request_timeout'
+  | 'length_required'
   | 'payload_too_large'
   | 'uri_too_long'
   | 'unsupported_media_type'
@@ -76,6 +77,7 @@ export type ErrorCode =
   | 'upstream_error'
   | 'upstream_unavailable'
   | 'store_unavailable'
+  | 'token_refreshed'
   | 'authorization_server_unavailable'
   | 'shutting_down'
   | 'upstream_timeout'
@@ -136,8 +138,8 @@ export interface CallOptions {
 
 export interface RequestOptions extends CallOptions {
   method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | undefined
-  /** A JSON text. */
-  body?: string | undefined
+  /** A JSON text, or a file of its own type. */
+  body?: string | Blob | FormData | ArrayBuffer | undefined
 }
 
 export interface FluxOptions extends CallOptions {
@@ -334,7 +336,7 @@ export async function request(
   const sent = {
     'X-CSRF': '1',
     ...(background && { 'X-Activity': 'none' }),
-    ...(body && { 'Content-Type': 'application/json' }),
+    ...(typeof body === 'string' && { 'Content-Type': 'application/json' }),
     ...headers,
   }
   for (;;) {

@@ -146,7 +146,7 @@ function operations(declared: Config['operations']): Finding[] {
     const { name, method, account, body, application } = operation
     const risks = [
       ...(method === 'DELETE' ? ['deletes'] : []),
-      ...(body !== null && takesAnything(body.schema) ? ['takes any body'] : []),
+      ...(body !== null && 'schema' in body && takesAnything(body.schema) ? ['takes any body'] : []),
       ...(account === 'none' ? ['belongs to no account, so WAC_ALLOWED does not limit it'] : []),
     ]
     const reader = application ? ', without a session too' : ''

@@ -41,6 +41,7 @@ const programs = {
   ...(!isForDev && {
     sessions: 'operator/sessions.ts',
     doctor: 'operator/doctor.ts',
+    operations: 'operator/operations.ts',
     demo: 'demo/main.ts',
   }),
 }

@@ -13,7 +13,9 @@ export const GET_FLUX: Operation = {
   parameters: { fluxId: 'id' },
   query: {},
   formats: FORMATS,
+  formatInQuery: true,
   body: null,
+  response: null,
   application: false,
 }
 
@@ -51,6 +53,8 @@ export const UPDATE_SITE: Operation = {
   parameters: { siteID: 'integer' },
   query: {},
   formats: ['JSON'],
+  formatInQuery: true,
+  response: null,
   body: {
     schema: SITE_UPDATE,
     set: { wType: { value: 'UpdateSite' }, siteID: { from: 'siteID' }, wac: { from: 'wac' } },

@@ -89,7 +89,7 @@ function repeatedParameters({
 }
 
 /** Faults between the declared operations and other variables. */
-function operationFaults(values: Partial<Values>): string[] {
+export function operationFaults(values: Partial<Values>): string[] {
   const { operations = [], identity = null } = values.OPERATIONS_FILE ?? {}
   const unnamed = identity !== null && identity.operation.account !== 'none' && !values.WAC
   const ofIdentity = unnamed

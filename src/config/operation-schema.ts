@@ -47,12 +47,54 @@ let ajv: Ajv | undefined
 
 /**
  * What is no JSON schema, and what Ajv would accept in that of a body and this server does not, each with its JSON pointer.
- * Ajv may still refuse to compile a schema without these faults.
+ * `mayBeArray`: nothing is written into the body. Ajv may still refuse to compile a schema without these faults.
  */
-export function schemaFaults(schema: object): SchemaFault[] {
-  // Made once, and only where a schema is declared: that takes longer than to check one.
+export function schemaFaults(schema: object, mayBeArray: boolean): SchemaFault[] {
+  return withFormFaults(schema, ownFaults(schema, { mayBeArray, keywords: checker().RULES.keywords }))
+}
+
+/** What is no JSON schema, and references that lead out of it, each with its JSON pointer. */
+export function responseFaults(schema: object): SchemaFault[] {
+  const found: SchemaFault[] = []
+  collect(schema, [])
+  return withFormFaults(schema, found)
+
+  function collect(part: unknown, path: readonly (string | number)[]): void {
+    const pointer = jsonPointer(...path)
+    if (path.length > MAX_SCHEMA_DEPTH) {
+      found.push({ pointer, fault: 'is nested too deep' })
+      return
+    }
+    if (typeof part !== 'object' || part === null) return
+    for (const [name, value] of Object.entries(part)) {
+      if (name === '$id') found.push({ pointer: `${pointer}/$id`, fault: REFUSED_KEYWORDS.$id! })
+      if (name === '$ref' && typeof value === 'string' && !isInside(schema, value))
+        found.push({ pointer: `${pointer}/$ref`, fault: 'must be # and a JSON pointer into this schema' })
+      collect(value, [...path, name])
+    }
+  }
+}
+
+function isInside(schema: object, reference: string): boolean {
+  let part: unknown = schema
+  if (reference === '#') return true
+  if (!reference.startsWith('#/')) return false
+  for (const name of pointerOf(reference).slice(1).split('/')) {
+    const key = name.replaceAll('~1', '/').replaceAll('~0', '~')
+    if (typeof part !== 'object' || part === null || !Object.hasOwn(part, key)) return false
+    part = (part as Record<string, unknown>)[key]
+  }
+  return true
+}
+
+/** Made once, and only where a schema is declared: that takes longer than to check one. */
+function checker(): Ajv {
   ajv ??= new Ajv({ allErrors: true, logger: false })
-  const found = ownFaults(schema, ajv.RULES.keywords)
+  return ajv
+}
+
+function withFormFaults(schema: object, found: SchemaFault[]): SchemaFault[] {
+  const ajv = checker()
   if (ajv.validateSchema(schema)) return found
   const byPointer = new Map(found.map((fault) => [fault.pointer, fault]))
   for (const { instancePath: pointer, message = '', params } of ajv.errors ?? []) {
@@ -62,10 +104,14 @@ export function schemaFaults(schema: object): SchemaFault[] {
   return [...byPointer.values()]
 }
 
-function ownFaults(schema: object, keywords: Readonly<Record<string, unknown>>): SchemaFault[] {
+function ownFaults(
+  schema: object,
+  { mayBeArray, keywords }: { mayBeArray: boolean; keywords: Walk['keywords'] },
+): SchemaFault[] {
   const { type } = schema as { type?: unknown }
-  const ofType =
-    type === undefined || type === 'object' ? [] : [{ pointer: '/type', fault: 'must be "object"' }]
+  const isKnown = type === undefined || type === 'object' || (type === 'array' && mayBeArray)
+  const expected = mayBeArray ? 'must be "object" or "array"' : 'must be "object"'
+  const ofType = isKnown ? [] : [{ pointer: '/type', fault: expected }]
   const walk: Walk = { keywords, schemas: new Set(), references: [] }
   const ofKeywords = keywordFaults(schema, [], walk)
   const astray = walk.references.filter(({ to }) => !walk.schemas.has(to))

@@ -13,8 +13,8 @@ export type Method = (typeof METHODS)[number]
 /** What a path parameter may be. */
 export type ParameterType = 'integer' | 'id' | { readonly enum: readonly string[] }
 
-/** What a parameter of the query may be. */
-export type QueryType =
+/** What a value of the query may be. */
+export type QueryValue =
   | 'integer'
   | 'number'
   | 'boolean'
@@ -22,26 +22,36 @@ export type QueryType =
   | { readonly integer: readonly [min: number, max: number] }
   | { readonly enum: readonly string[] }
 
+/** What a parameter of the query may be: one value, or up to `max` values under one name. */
+export type QueryType = QueryValue | { readonly list: QueryValue; readonly max: number }
+
 /** One segment of a path. */
 export type Segment = { readonly literal: string } | { readonly parameter: string }
 
 /** What the server writes into a body: a value, or that of a path parameter or of the account. */
 export type Filled = { readonly value: string | number | boolean | null } | { readonly from: string }
 
-/** A JSON Schema of an object, as Ajv takes it. */
+/** A JSON Schema of an object or, where its type says so, of an array, as Ajv takes it. */
 export interface BodySchema {
   readonly properties?: object
   readonly required?: readonly string[]
   readonly [keyword: string]: unknown
 }
 
-/** The body of an operation. */
+/** A body of JSON. */
 export interface BodyRules {
   /** As declared in the file; null accepts any object. */
   readonly schema: BodySchema | null
   readonly set: Readonly<Record<string, Filled>>
   /** Whether a filled-in member under another spelling is an unknown one. */
   readonly exactNames: boolean
+}
+
+/** A body that is sent on as it comes, neither kept nor checked. */
+export interface UploadRules {
+  /** Media types in lower case, without parameters. */
+  readonly types: readonly string[]
+  readonly limitBytes: number
 }
 
 /** An operation of the resource server as a file or `built-in.ts` declares it, checked. */
@@ -54,9 +64,14 @@ export interface Operation {
   /** Without `wac`. */
   readonly parameters: Readonly<Record<string, ParameterType>>
   readonly query: Readonly<Record<string, QueryType>>
-  readonly formats: readonly Format[]
+  /** `any`: what the resource server chooses by the browser's `Accept`, for files and pictures. */
+  readonly formats: readonly Format[] | 'any'
+  /** Whether the query names the format to the resource server too, and not `Accept` alone. */
+  readonly formatInQuery: boolean
   /** null: none is sent. */
-  readonly body: BodyRules | null
+  readonly body: BodyRules | UploadRules | null
+  /** JSON Schema of the response, for documents alone: nothing is checked. */
+  readonly response: object | null
   /** Readable without a session, by the application's own token. */
   readonly application: boolean
 }
@@ -128,9 +143,26 @@ export function mayMatchSamePath(one: readonly Segment[], other: readonly Segmen
     if ('parameter' in segment)
       return 'parameter' in against || takesLiteral(segment.parameter, against.literal)
     if ('parameter' in against) return takesLiteral(against.parameter, segment.literal)
-    // The platform may read paths in any case.
-    return segment.literal.toLowerCase() === against.literal.toLowerCase()
+    return isSameLiteral(segment, against)
   })
+}
+
+/**
+ * Whether both patterns match the same paths, but for the types of their parameters. Of others that match one path the
+ * router takes the one with a literal at the first segment in which they differ.
+ */
+export function isSamePath(one: readonly Segment[], other: readonly Segment[]): boolean {
+  if (one.length !== other.length) return false
+  return one.every((segment, index) => {
+    const against = other[index]!
+    if ('literal' in segment && 'literal' in against) return isSameLiteral(segment, against)
+    return 'parameter' in segment && 'parameter' in against
+  })
+}
+
+/** The platform may read paths in any case. */
+function isSameLiteral(one: { readonly literal: string }, other: { readonly literal: string }): boolean {
+  return one.literal.toLowerCase() === other.literal.toLowerCase()
 }
 
 function takesLiteral(parameter: string, literal: string): boolean {

@@ -7,9 +7,9 @@ import {
   compileBodySchema,
   type Filled,
   FORMATS,
-  type Format,
   isQueryText,
   isReservedInQueries,
+  isSamePath,
   METHODS,
   type Method,
   mayMatchSamePath,
@@ -17,14 +17,20 @@ import {
   type ParameterType,
   pathOfOperation,
   type QueryType,
+  type QueryValue,
   type Segment,
   sameName,
   segmentsOf,
+  type UploadRules,
 } from './operation.ts'
-import { schemaFaults } from './operation-schema.ts'
+import { responseFaults, schemaFaults } from './operation-schema.ts'
 
 const MAX_OPERATIONS = 64
 const MAX_ENUM = 256
+/** Values of a query under one name: as many as a query may have parameters. */
+const MAX_LIST = 100
+const MAX_UPLOAD_BYTES = 100 * 1024 * 1024
+const MAX_TYPES = 64
 
 const NAME = /^[A-Z][A-Za-z0-9]{0,39}$/
 const PARAMETER_NAME = /^[A-Za-z][A-Za-z0-9_]{0,39}$/
@@ -110,7 +116,8 @@ function readIdentity(value: unknown, operations: readonly Operation[], report: 
     if (operation.method !== 'GET') report(at('operation'), 'must be a GET')
     if (Object.keys(operation.parameters).length > 0)
       report(at('operation'), 'must have no parameter in its path but {wac}')
-    if (!operation.formats.includes('JSON')) report(at('operation'), 'must have the format JSON')
+    if (operation.formats === 'any' || !operation.formats.includes('JSON'))
+      report(at('operation'), 'must have the format JSON')
   }
   const id = readPointer(value.id)
   if (id === null) report(at('id'), 'must be a JSON pointer, as /id')
@@ -128,7 +135,10 @@ function readPointer(value: unknown): readonly string[] | null {
     .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
-const MEMBERS = ['method', 'path', 'account', 'parameters', 'query', 'formats', 'body', 'application']
+const MEMBERS = [
+  ...['method', 'path', 'account', 'parameters', 'query', 'formats', 'format', 'body', 'response'],
+  'application',
+]
 
 function readOperation(name: string, value: unknown, report: Faults): Operation | null {
   const at = (...path: (string | number)[]) => jsonPointer('operations', name, ...path)
@@ -150,6 +160,11 @@ function readOperation(name: string, value: unknown, report: Faults): Operation 
   const body = readBody(value.body, { method, account, parameters }, at, report)
   const query = readQuery(value.query, { parameters, body }, at, report)
   const formats = readFormats(value.formats, at('formats'), report)
+  const { format = 'both' } = value
+  if (format !== 'both' && format !== 'accept') report(at('format'), 'must be "both" or "accept"')
+  else if (formats === 'any' && value.format !== undefined)
+    report(at('format'), 'must be left out with "formats": "any": the platform gets no format')
+  const response = readResponse(value.response, at('response'), report)
   const { application = false } = value
   if (typeof application !== 'boolean') report(at('application'), 'must be true or false')
   if (application === true && method !== 'GET') report(at('application'), 'is for GET only')
@@ -164,7 +179,9 @@ function readOperation(name: string, value: unknown, report: Faults): Operation 
     parameters,
     query,
     formats,
+    formatInQuery: format === 'both',
     body,
+    response,
     application: application === true,
   }
 }
@@ -266,7 +283,7 @@ function readQuery(
     report(at('query'), 'must be an object of types by the names of the parameters')
     return {}
   }
-  const ofBody = { ...body?.set, ...body?.schema?.properties }
+  const ofBody = body === null || 'types' in body ? {} : { ...body.set, ...body.schema?.properties }
   const taken = new Set([...Object.keys(parameters), ...Object.keys(ofBody)].map(sameName))
   for (const name of repeatedIn(Object.keys(value).map((name) => name.toLowerCase())))
     report(at('query'), `names ${name} twice`)
@@ -281,7 +298,7 @@ function readQuery(
     if (known === null)
       report(
         pointer,
-        'must be "integer", {"integer": [min, max]}, "number", "boolean", "text" or {"enum": […]}',
+        'must be "integer", {"integer": [min, max]}, "number", "boolean", "text", {"enum": […]}, or a {"list": TYPE, "max": N} of one of them',
       )
     else read[name] = known
   }
@@ -289,6 +306,14 @@ function readQuery(
 }
 
 function queryTypeOf(type: unknown): QueryType | null {
+  if (!isObject(type) || !('list' in type)) return queryValueOf(type)
+  const { list, max, ...others } = type
+  const value = queryValueOf(list)
+  const isLimit = typeof max === 'number' && Number.isInteger(max) && max >= 1 && max <= MAX_LIST
+  return value !== null && isLimit && Object.keys(others).length === 0 ? { list: value, max } : null
+}
+
+function queryValueOf(type: unknown): QueryValue | null {
   if (type === 'integer' || type === 'number' || type === 'boolean' || type === 'text') return type
   if (isObject(type) && Object.keys(type).join() === 'integer' && Array.isArray(type.integer)) {
     const [min, max, ...more]: unknown[] = type.integer
@@ -308,13 +333,24 @@ function enumOf(type: unknown, accepts: (word: string) => boolean): readonly str
     : null
 }
 
-function readFormats(value: unknown, pointer: string, report: Faults): readonly Format[] {
+function readFormats(value: unknown, pointer: string, report: Faults): Operation['formats'] {
   if (value === undefined) return ['JSON']
+  if (value === 'any') return 'any'
   const given: unknown[] = Array.isArray(value) ? value : []
   const formats = FORMATS.filter((format) => given.includes(format))
   if (formats.length === 0 || formats.length !== given.length)
-    report(pointer, `must be a list of ${FORMATS.join(', ')}, each at most once`)
+    report(pointer, `must be a list of ${FORMATS.join(', ')}, each at most once, or "any"`)
   return formats
+}
+
+function readResponse(value: unknown, pointer: string, report: Faults): object | null {
+  if (value === undefined) return null
+  if (!isObject(value)) {
+    report(pointer, 'must be a JSON Schema: an object')
+    return null
+  }
+  for (const { pointer: inside, fault } of responseFaults(value)) report(pointer + inside, fault)
+  return value
 }
 
 const BODY_METHODS: readonly (Method | undefined)[] = ['POST', 'PUT', 'PATCH', undefined]
@@ -324,14 +360,15 @@ function readBody(
   { method, account, parameters }: { method: Method | undefined } & Pick<Operation, 'account' | 'parameters'>,
   at: At,
   report: Faults,
-): BodyRules | null {
+): Operation['body'] {
   if (value === undefined) return null
   if (!BODY_METHODS.includes(method)) report(at('body'), 'is for POST, PUT and PATCH only')
   const rules = value === 'any' ? { any: true } : value
   if (!isObject(rules)) {
-    report(at('body'), 'must be "any", or an object with "schema" or "any": true')
+    report(at('body'), 'must be "any", or an object with "schema", "any": true or "types"')
     return null
   }
+  if (rules.types !== undefined) return readUpload(rules, account, at, report)
   onlyMembers(rules, at('body'), ['schema', 'any', 'set'], report)
   if ((rules.any === true) === (rules.schema !== undefined))
     report(at('body'), 'must have either "schema" or "any": true')
@@ -342,8 +379,9 @@ function readBody(
     return null
   }
   const { schema } = rules
+  const mayBeArray = account !== 'body' && Object.keys(set).length === 0
   reportSpellings(schema, [...sourcesOf({ account, parameters }), ...Object.keys(set)], at, report)
-  const found = schemaFaults(schema)
+  const found = schemaFaults(schema, mayBeArray)
   for (const { pointer, fault } of found) report(at('body', 'schema') + pointer, fault)
   if (found.length === 0) {
     try {
@@ -357,6 +395,28 @@ function readBody(
     }
   }
   return { schema, set, exactNames: false }
+}
+
+const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]{1,64}\/[a-z0-9!#$&^_.+-]{1,64}$/
+
+function readUpload(
+  rules: Record<string, unknown>,
+  account: Operation['account'],
+  at: At,
+  report: Faults,
+): UploadRules | null {
+  onlyMembers(rules, at('body'), ['types', 'limit'], report)
+  if (account === 'body') report(at('account'), 'must not be "body" for an upload, which is not read')
+  const given: unknown[] = Array.isArray(rules.types) ? rules.types : []
+  const types = given.filter((type): type is string => typeof type === 'string' && MEDIA_TYPE.test(type))
+  const isList = types.length > 0 && types.length === given.length && types.length <= MAX_TYPES
+  if (!isList || repeatedIn(types).length > 0)
+    report(at('body', 'types'), 'must be a list of media types in lower case, as image/png, each once')
+  const { limit } = rules
+  if (typeof limit === 'number' && Number.isInteger(limit) && limit >= 1 && limit <= MAX_UPLOAD_BYTES)
+    return { types, limitBytes: limit }
+  report(at('body', 'limit'), `must be a whole number of bytes, from 1 to ${MAX_UPLOAD_BYTES}`)
+  return null
 }
 
 /** Names of path parameters and of the account, whose values a body may repeat. */
@@ -412,16 +472,20 @@ function isScalar(value: unknown): value is string | number | boolean | null {
 }
 
 /**
- * Two declarations that match one request would leave it open which rules hold. One path with two names for a parameter
- * would be two paths in the OpenAPI document.
+ * Two declarations of one path would leave it open which rules hold. One path with two names for a parameter would be two
+ * paths in the OpenAPI document.
  */
 function reportOverlaps(operations: readonly Operation[], report: Faults): void {
   for (const [index, operation] of operations.entries()) {
     const pointer = jsonPointer('operations', operation.name, 'path')
     const path = pathOfOperation(operation)
     const before = operations.slice(0, index)
-    for (const other of [...BUILT_IN, ...before]) {
+    for (const other of BUILT_IN) {
       if (other.method === operation.method && mayMatchSamePath(operation.segments, other.segments))
+        report(pointer, `matches requests of ${other.name} too`)
+    }
+    for (const other of before) {
+      if (other.method === operation.method && isSamePath(operation.segments, other.segments))
         report(pointer, `matches requests of ${other.name} too`)
     }
     const namesake = before.find((other) => shapeOf(pathOfOperation(other)) === shapeOf(path))

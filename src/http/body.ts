@@ -37,12 +37,6 @@ export function requireNoBody({ headers }: FastifyRequest): void {
   throw problem('invalid_request', 'This operation takes no body.')
 }
 
-/** Routes of `scope` read no body, whatever type their requests name. To go with `requireNoBody`. */
-export function addNoBodies(scope: FastifyInstance): void {
-  scope.removeAllContentTypeParsers()
-  scope.addContentTypeParser('*', (_request, _body, done) => done(null))
-}
-
 /**
  * Routes of `scope` read bodies as JSON that can be written again without a change, and answer 400 to repeated members,
  * numbers that would change, and values inside each other 33 times and more.

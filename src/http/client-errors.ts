@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { type Problem, problem } from '../errors.ts'
-import { endSlowly, newestResponse } from './connections.ts'
+import { endSlowly, mayTakeLong, newestResponse } from './connections.ts'
 import { securityHeaders } from './headers.ts'
 
 /** Longest request target, in bytes. */
@@ -35,6 +35,8 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
     if (closed.has(socket)) return
     const toSend = parserProblem(error)
     const response = newestResponse(socket)
+    // Node reports a request that takes long once.
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && response !== null && mayTakeLong(response.req)) return
     if (toSend === null || !socket.writable) socket.destroy()
     else if (response === null) respond(socket, toSend)
     else if (!response.req.complete) rejectBody(socket, response, toSend)

@@ -1,4 +1,4 @@
-import type { RequestListener, Server, ServerResponse } from 'node:http'
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
@@ -29,6 +29,18 @@ export function noteReply(reply: FastifyReply): void {
 }
 
 /** The connections of one server, which `watch` names. */
+const LONG_BODIES = new WeakSet<IncomingMessage>()
+
+/** The body of this request may take longer than those of others. To go with a limit of its own. */
+export function permitLongBody(request: IncomingMessage): void {
+  LONG_BODIES.add(request)
+}
+
+/** Whether a request is still on its way and may take longer than others. */
+export function mayTakeLong(request: IncomingMessage): boolean {
+  return LONG_BODIES.has(request) && !request.complete
+}
+
 export interface Connections {
   /**
    * Hands each request to `handler` once the response before it is written: until then it waits, unread. One whose

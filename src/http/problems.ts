@@ -26,7 +26,7 @@ export function sendProblem(request: FastifyRequest, reply: FastifyReply, toSend
 
 /** How the detail of a problem names a parameter: by a name that is safe to show, else by its position from 0. */
 export function parameterAt(position: number, name: string): string {
-  return /^[A-Za-z0-9_.-]{1,64}$/.test(name)
+  return /^[A-Za-z0-9_.$[\]-]{1,64}$/.test(name)
     ? `The parameter ${name}`
     : `Parameter ${position + 1} of the query`
 }
@@ -73,7 +73,7 @@ function validationDetail({ keyword, instancePath, message, params, parentSchema
   }
   if (keyword === 'required') return `The member ${String(params.missingProperty)} is missing.`
   const member = instancePath.slice(1, 129)
-  if (member === '' && keyword === 'type') return 'The body must be a JSON object.'
+  if (member === '' && keyword === 'type') return `The body must be a JSON ${String(params.type)}.`
   if (member === '') return `The body ${message ?? 'is not valid'}.`
   if (keyword === 'type')
     return `The member ${member} must be ${String(params.type).replaceAll(',', ' or ')}.`

@@ -1,4 +1,11 @@
-import type { BodyRules, BodySchema, Operation, ParameterType, QueryType } from '../config/operation.ts'
+import type {
+  BodyRules,
+  BodySchema,
+  Operation,
+  ParameterType,
+  QueryType,
+  UploadRules,
+} from '../config/operation.ts'
 import { forwardHeaders, parameters, problemOrPage } from '../http/openapi.ts'
 import { DATA, ID } from '../paths.ts'
 import { MEDIA_TYPE } from './formats.ts'
@@ -13,12 +20,15 @@ import {
 
 /** An operation of `OPERATIONS_FILE`, below `/data`. */
 export function declaredOperation(operation: Operation, accounts: AccountRules): RoutedOperation {
-  const { method, segments, body } = operation
+  const { name, method, segments, body, response } = operation
   const pattern = segments.map((part) => ('literal' in part ? `/${part.literal}` : `/:${part.parameter}`))
   return {
     routes: [{ method, url: DATA + pattern.join(''), schema: schemaOf(operation) }],
-    schemas: body === null ? [] : [bodySchemaOf(operation, body, accounts)],
-    takesBody: body !== null,
+    schemas: [
+      ...(body === null || 'types' in body ? [] : [bodySchemaOf(operation, body, accounts)]),
+      ...(response === null ? [] : [{ ...response, $id: `${name}Response` }]),
+    ],
+    body,
     read: compileOperation(operation, accounts),
   }
 }
@@ -27,7 +37,11 @@ const UNCHANGED = { type: 'null', description: 'Unchanged since `If-None-Match` 
 
 /** As declared, and with the account where the page may name it. */
 function bodySchemaOf({ name, account }: Operation, { schema }: BodyRules, accounts: AccountRules): object {
-  const declared: BodySchema = { type: 'object', ...schema, $id: `${name}Body` }
+  const declared: BodySchema = {
+    ...(schema?.type === undefined && { type: 'object' }),
+    ...schema,
+    $id: `${name}Body`,
+  }
   if (account !== 'body') return declared
   const { properties, required = [] } = declared
   return {
@@ -38,32 +52,39 @@ function bodySchemaOf({ name, account }: Operation, { schema }: BodyRules, accou
 }
 
 function schemaOf(operation: Operation) {
-  const { name, method, segments, query, formats, body, application } = operation
+  const { name, method, segments, query, formats, body, response, application } = operation
   const inPath = segments.flatMap((part): [name: string, schema: object][] => {
     if ('literal' in part) return []
     const { parameter } = part
     const schema = parameter === 'wac' ? WAC_SCHEMA : schemaOfParameter(operation.parameters[parameter]!)
     return [[parameter, schema]]
   })
-  const content = {
-    ...Object.fromEntries(
-      formats.map((format) => [MEDIA_TYPE[format], { schema: format === 'JSON' ? {} : { type: 'string' } }]),
-    ),
-    ...ANY_TYPE,
-  }
+  const json = response === null ? {} : { $ref: `${name}Response#` }
+  const content =
+    formats === 'any'
+      ? { ...ANY_TYPE, ...(response === null ? {} : { [MEDIA_TYPE.JSON]: { schema: json } }) }
+      : {
+          ...Object.fromEntries(
+            formats.map((format) => [
+              MEDIA_TYPE[format],
+              { schema: format === 'JSON' ? json : { type: 'string' } },
+            ]),
+          ),
+          ...ANY_TYPE,
+        }
   return {
     operationId: name,
     tags: ['platform'],
     summary: name,
     params: parameters(Object.fromEntries(inPath)),
     querystring: parameters({
-      format: { type: 'string', enum: formats, examples: [formats[0]] },
+      ...(formats === 'any' ? {} : { format: { type: 'string', enum: formats, examples: [formats[0]] } }),
       ...Object.fromEntries(
         Object.entries(query).map(([parameter, type]) => [parameter, schemaOfQuery(type)]),
       ),
     }),
     headers: forwardHeaders(method === 'GET'),
-    ...(body === null ? {} : { body: { $ref: `${name}Body#` } }),
+    ...(body === null ? {} : 'types' in body ? uploadOf(body) : { body: { $ref: `${name}Body#` } }),
     response: {
       ...successes(method, content),
       ...(method === 'GET' ? { 304: UNCHANGED } : {}),
@@ -73,6 +94,7 @@ function schemaOf(operation: Operation) {
         ? {}
         : { 413: forwardProblem('payload_too_large'), 415: forwardProblem('unsupported_media_type') }),
       ...FORWARD_PROBLEMS,
+      ...(body !== null && 'types' in body ? UPLOAD_PROBLEMS : {}),
     },
     ...(application ? { security: [{ session: [] }, {}] } : {}),
   }
@@ -88,6 +110,19 @@ function successes(method: Operation['method'], content: object): object {
   return { 200: response, 201: response, 202: response, 204: empty }
 }
 
+const UPLOAD_PROBLEMS = {
+  408: forwardProblem('request_timeout'),
+  411: forwardProblem('length_required'),
+  503: forwardProblem(
+    'store_unavailable, authorization_server_unavailable, shutting_down; token_refreshed: send it again',
+  ),
+}
+
+function uploadOf({ types }: UploadRules): object {
+  const file = { schema: { type: 'string', contentEncoding: 'binary' } }
+  return { body: { content: Object.fromEntries(types.map((type) => [type, file])) } }
+}
+
 function schemaOfParameter(type: ParameterType): object {
   if (typeof type === 'object') return { type: 'string', enum: type.enum, examples: [type.enum[0]] }
   return type === 'integer'
@@ -98,6 +133,8 @@ function schemaOfParameter(type: ParameterType): object {
 function schemaOfQuery(type: QueryType): object {
   if (typeof type === 'object' && 'enum' in type)
     return { type: 'string', enum: type.enum, examples: [type.enum[0]] }
+  if (typeof type === 'object' && 'list' in type)
+    return { type: 'array', maxItems: type.max, items: schemaOfQuery(type.list) }
   if (typeof type === 'object') return integerWithin(...type.integer)
   switch (type) {
     case 'integer':

@@ -140,10 +140,14 @@ export function createForward(options: ForwardOptions): Forward {
         case 'full':
           reply.send(overloaded())
           return
+        case 'stalled':
+          reply.send(problem('request_timeout'))
+          return
         case 'token_refused': {
           const expired = source.hasExpired(caller)
           const mayRefresh = forwarding.calls === 1 || (expired && forwarding.calls === 2)
-          if (mayRefresh) refreshAndSend(forwarding, caller, outcome.namesInvalidToken)
+          if (outgoing.uploadLength !== null) refreshForUpload(forwarding, caller, outcome.namesInvalidToken)
+          else if (mayRefresh) refreshAndSend(forwarding, caller, outcome.namesInvalidToken)
           else reply.send(problem(expired ? 'upstream_timeout' : 'upstream_refused'))
           return
         }
@@ -166,6 +170,23 @@ export function createForward(options: ForwardOptions): Forward {
     sendWith(forwarding, source.forceRefresh(refused, namesInvalidToken, requestInLog(request)))
   }
 
+  /** Its body is gone, so the page sends it again with the new token. */
+  function refreshForUpload<C extends Authorized>(
+    { source, request, reply }: Forwarding<C>,
+    refused: C,
+    namesInvalidToken: boolean,
+  ): void {
+    const renewed = source.forceRefresh(refused, namesInvalidToken, requestInLog(request))
+    renewed.then(
+      ({ authorization }) => {
+        // One renewal a minute: the newest token was refused as well.
+        const isNew = authorization !== refused.authorization
+        reply.send(problem(isNew ? 'token_refreshed' : 'upstream_refused', isNew ? AT_ONCE : {}))
+      },
+      (error: unknown) => reply.send(error),
+    )
+  }
+
   function sendWith<C extends Authorized>(forwarding: Forwarding<C>, found: Promise<C>): void {
     found.then((caller) => send(forwarding, caller)).catch((error: unknown) => forwarding.reply.send(error))
   }
@@ -179,6 +200,8 @@ function overloaded(): Problem {
     'Too many updates wait for the server behind this one. This one has not been sent: try again.'
   return problem('upstream_unavailable', { status: 503, detail, headers: { 'retry-after': '5' } })
 }
+
+const AT_ONCE = { headers: { 'retry-after': '0' } }
 
 const CROWDED = {
   detail: 'Too many of your calls are under way. Try again when one has ended.',

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { GET_FLUX } from '../config/built-in.ts'
-import { isReservedInQueries, sameName } from '../config/operation.ts'
+import { FORMATS, isReservedInQueries, sameName } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { FREE_PARAMETERS, forwardHeaders, headersNamed, parameters, problemOrPage } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
@@ -20,24 +20,28 @@ export function getFlux(accounts: AccountRules, isSessionOptional: boolean): Rou
   return {
     routes: routesOf(isSessionOptional),
     schemas: [FLUX],
-    takesBody: false,
+    body: null,
     read: compileOperation(GET_FLUX, accounts, { readQuery }),
   }
 }
 
 /** Other parameters pass: the document does not say which ones there are. */
 function readQuery(request: FastifyRequest, path: Readonly<Record<string, string | number>>): Query {
-  return queryWithFormat(request, GET_FLUX.formats, ({ name, value, raw }, position) => {
-    const spelled = sameName(name)
-    const parameter = parameterAt(position, name.trim().toLowerCase())
-    // Some servers let a parameter of the query override the path's.
-    const ofPath = spelled === 'wac' ? path.wac : spelled === 'fluxid' ? path.fluxId : null
-    if (ofPath !== null && ofPath !== value)
-      throw problem('invalid_request', `${parameter} does not agree with the path.`)
-    if (ofPath === null && isReservedInQueries(name))
-      throw problem('invalid_request', `${parameter} is not allowed.`)
-    return raw
-  })
+  return queryWithFormat(
+    request,
+    { formats: FORMATS, formatInQuery: true },
+    ({ name, value, raw }, position) => {
+      const spelled = sameName(name)
+      const parameter = parameterAt(position, name.trim().toLowerCase())
+      // Some servers let a parameter of the query override the path's.
+      const ofPath = spelled === 'wac' ? path.wac : spelled === 'fluxid' ? path.fluxId : null
+      if (ofPath !== null && ofPath !== value)
+        throw problem('invalid_request', `${parameter} does not agree with the path.`)
+      if (ofPath === null && isReservedInQueries(name))
+        throw problem('invalid_request', `${parameter} is not allowed.`)
+      return raw
+    },
+  )
 }
 
 const FLUX = {

@@ -14,7 +14,9 @@ const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?$
 interface OwnHeaders {
   method: string
   accept: string
-  contentType: string
+  contentType: string | null
+  /** Of a body that is sent as it comes. */
+  contentLength?: number | null
   /** A whole `Authorization` value; null sends none. */
   authorization: string | null
   /** Sent instead of the browser's (W3C Trace Context). */
@@ -42,7 +44,9 @@ export function headersToSend(request: IncomingMessage, own: OwnHeaders): string
 
   const fields = [...own.fixed, 'x-request-id', own.requestId]
   if (own.authorization !== null) fields.push('authorization', own.authorization)
-  fields.push('accept', own.accept, 'content-type', own.contentType)
+  fields.push('accept', own.accept)
+  if (own.contentType !== null) fields.push('content-type', own.contentType)
+  if (typeof own.contentLength === 'number') fields.push('content-length', String(own.contentLength))
 
   if (own.via) {
     // RFC 9110 section 7.6.3: the protocol version is that of the message received.
@@ -100,6 +104,7 @@ const SINGLE = [
   'etag',
   'last-modified',
   'retry-after',
+  'x-total-count',
 ] as const
 const LISTS = ['content-encoding', 'content-language', 'accept-ranges'] as const
 
@@ -132,10 +137,35 @@ export function responseHeaders(
     const value: string | string[] | undefined = received[name]
     if (value !== undefined && !hop.has(name)) fields.push(name, String(value))
   }
+  const links = received.link === undefined || hop.has('link') ? null : pagingLinks(String(received.link))
+  if (links !== null) fields.push('link', links)
   // RFC 9110 section 8.6: a 204 carries no Content-Length.
   const length = received['content-length']
   if (typeof length === 'string' && status !== 204) fields.push('content-length', length)
   return fields
+}
+
+/** Relations of pages of a list. Others may make a browser load something, as `preload` does. */
+const PAGING: ReadonlySet<string> = new Set([
+  ...['first', 'last', 'next', 'prev', 'previous', 'self', 'current', 'up', 'collection', 'item'],
+])
+const LINK = /\s*<([^<>"]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s";,<>]+))*)\s*(?:,|$)/y
+const RELATION = /;\s*rel\s*=\s*(?:"([^"]*)"|([^\s";,<>]+))/gi
+const MAX_LINKS_LENGTH = 8_192
+
+/** A `Link` field (RFC 8288) that leads to pages of a list alone, as it is; null for any other. */
+function pagingLinks(value: string): string | null {
+  if (value.length > MAX_LINKS_LENGTH) return null
+  for (let at = 0; at < value.length; at = LINK.lastIndex) {
+    LINK.lastIndex = at
+    const link = LINK.exec(value)
+    if (link === null) return null
+    const relations = [...link[2]!.matchAll(RELATION)].flatMap(([, quoted, token]) =>
+      (quoted ?? token ?? '').toLowerCase().trim().split(/\s+/),
+    )
+    if (relations.length === 0 || !relations.every((relation) => PAGING.has(relation))) return null
+  }
+  return value
 }
 
 const PRIVATE = /(?:^|[\s,])private(?=$|[\s,=])/i

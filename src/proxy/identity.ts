@@ -17,12 +17,15 @@ export function createIdentify(
   config: Pick<Config, 'baseUrl' | 'egress' | 'upstream' | 'wac'>,
 ): { identify: Identify; close(): Promise<void> } {
   const calls = createOwnCalls(config, LIMITS)
+  const { formatInQuery } = identity.operation
   const path = pathOfOperation(identity.operation).replace('{wac}', String(config.wac.default))
+
+  const request = (requestId: string) => ({ method: 'GET', path, formatInQuery, requestId }) as const
 
   return {
     async identify(accessToken, requestId) {
       try {
-        const { status, bytes, isWhole } = await calls.call(accessToken, { method: 'GET', path, requestId })
+        const { status, bytes, isWhole } = await calls.call(accessToken, request(requestId))
         if (status !== 200) return unknown(`status ${status}`)
         return isWhole ? read(String(bytes), identity) : unknown('more than 64 KiB')
       } catch (error) {

@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import type { ValidateFunction } from 'ajv'
 import type { FastifyRequest } from 'fastify'
 import {
@@ -10,6 +11,7 @@ import {
   type Operation,
   type ParameterType,
   type QueryType,
+  type QueryValue,
   sameName,
 } from '../config/operation.ts'
 import { problem } from '../errors.ts'
@@ -30,7 +32,7 @@ export interface RoutedOperation {
   readonly routes: readonly OperationRoute[]
   /** What the schemas of the routes refer to. */
   readonly schemas: readonly object[]
-  readonly takesBody: boolean
+  readonly body: Operation['body']
   readonly read: ReadOperation
 }
 
@@ -57,7 +59,8 @@ export type Params = Readonly<Record<string, string>>
 
 /** The query of a request. */
 export interface Query {
-  readonly format: Format
+  /** null: the browser's `Accept` goes on. */
+  readonly format: Format | null
   /** To send, without its question mark; '' for none. */
   readonly query: string
   readonly jsonp: boolean
@@ -69,11 +72,12 @@ export function compileOperation(
   accounts: AccountRules,
   { readParams, readQuery = compileQuery(operation) }: Particulars = {},
 ): ReadOperation {
-  const { name, method, account, body: rules, application } = operation
+  const { name, method, account, body: rules, application, formatInQuery } = operation
   const readPath = compilePath(operation, accounts)
-  const fill = rules === null ? null : compileBody(operation, rules, accounts)
+  const isUpload = rules !== null && 'types' in rules
+  const fill = rules === null || isUpload ? null : compileBody(operation, rules, accounts)
   return (request) => {
-    const { params } = request
+    const { params, headers } = request
     const { path, values, targetId } = readPath(readParams === undefined ? params : readParams(params))
     const { format, query, jsonp } = readQuery(request, values)
     const filled = fill === null ? null : fill(request.body, values)
@@ -85,11 +89,19 @@ export function compileOperation(
       application,
       method: request.method === 'HEAD' ? 'HEAD' : method,
       path: query === '' ? path : `${path}?${query}`,
-      accept: MEDIA_TYPE[format],
-      contentType: filled === null ? MEDIA_TYPE[format] : MEDIA_TYPE.JSON,
+      accept: format === null ? (headers.accept ?? '*/*') : MEDIA_TYPE[format],
+      contentType: contentType(headers, format),
       body: filled === null ? null : Buffer.from(JSON.stringify(filled.body)),
+      uploadLength: isUpload ? Number(headers['content-length']) : null,
       jsonp,
+      anyType: format === null,
     }
+  }
+
+  function contentType(headers: IncomingHttpHeaders, format: Format | null): string | null {
+    if (isUpload) return headers['content-type']!
+    if (fill !== null) return MEDIA_TYPE.JSON
+    return format !== null && formatInQuery ? MEDIA_TYPE[format] : null
   }
 }
 
@@ -129,9 +141,11 @@ function compilePath({ segments, parameters }: Operation, accounts: AccountRules
 
 const UNSIGNED = /^(?:0|[1-9]\d{0,15})$/
 const INTEGER = /^(?:0|-?[1-9]\d{0,15})$/
-const NUMBER = /^-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$/
+/** Browsers write small numbers with an exponent: `String(0.0000001)` is `1e-7`. */
+const NUMBER = /^-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?(?:[eE][+-]?\d{1,3})?$/
 
-function compileParameter(type: ParameterType): (text: string) => boolean {
+/** Whether a segment of a path is a value of this type. */
+export function compileParameter(type: ParameterType): (text: string) => boolean {
   if (type === 'integer') return (text) => UNSIGNED.test(text) && Number.isSafeInteger(Number(text))
   if (type === 'id') return (text) => ID.test(text)
   const words = new Set(type.enum)
@@ -143,7 +157,7 @@ function expectedOf(type: ParameterType): string {
   return type === 'id' ? '1 to 128 letters, digits, "-", "_", "." or "~"' : 'one of the declared words'
 }
 
-function compileQueryType(type: QueryType): (text: string) => boolean {
+function compileQueryValue(type: QueryValue): (text: string) => boolean {
   if (type === 'integer') return isInteger
   if (type === 'number') return (text) => NUMBER.test(text)
   if (type === 'boolean') return (text) => text === 'true' || text === 'false'
@@ -160,25 +174,45 @@ function isInteger(text: string): boolean {
   return INTEGER.test(text) && Number.isSafeInteger(Number(text))
 }
 
-function compileQuery({ query, formats }: Operation) {
+function compileQuery({ query, formats, formatInQuery }: Operation) {
   const types = new Map(Object.entries(query).map(([name, type]) => [name, compileQueryType(type)]))
   return (request: FastifyRequest): Query => {
-    const given = new Set<string>()
-    return queryWithFormat(request, formats, ({ name, value }, position) => {
-      const accepts = types.get(name)
-      if (accepts === undefined || given.has(name))
-        throw problem('invalid_request', `${parameterAt(position, name)} is not known here, or is repeated.`)
-      if (!accepts(value)) throw problem('invalid_request', `${parameterAt(position, name)} is not valid.`)
-      given.add(name)
+    const given = new Map<string, number>()
+    const pass = ({ name, value }: QueryParameter, position: number): string => {
+      const type = types.get(name)
+      const before = given.get(name) ?? 0
+      const at = parameterAt(position, name)
+      if (type === undefined) throw problem('invalid_request', `${at} is not known here${hintAt(name)}.`)
+      if (before === type.max)
+        throw problem(
+          'invalid_request',
+          `${at} is ${before === 1 ? 'repeated' : `there more than ${before} times`}.`,
+        )
+      if (!type.accepts(value)) throw problem('invalid_request', `${at} is not valid.`)
+      given.set(name, before + 1)
       return `${name}=${encodeURIComponent(value)}`
-    })
+    }
+    if (formats !== 'any') return queryWithFormat(request, { formats, formatInQuery }, pass)
+    return { format: null, query: queryParameters(request.url).map(pass).join('&'), jsonp: false }
   }
+
+  /** Some libraries name lists so, as axios does. */
+  function hintAt(name: string): string {
+    const plain = name.replace(/\[\d*\]$/, '')
+    return plain !== name && types.has(plain) ? `: repeat ${plain} without brackets` : ''
+  }
+}
+
+function compileQueryType(type: QueryType): { accepts: (text: string) => boolean; max: number } {
+  return typeof type === 'object' && 'list' in type
+    ? { accepts: compileQueryValue(type.list), max: type.max }
+    : { accepts: compileQueryValue(type), max: 1 }
 }
 
 /** The format, by its parameter or the headers, then what `pass` makes of each other parameter. */
 export function queryWithFormat(
   { url, headers }: FastifyRequest,
-  formats: readonly Format[],
+  { formats, formatInQuery }: { formats: readonly Format[]; formatInQuery: boolean },
   pass: (parameter: QueryParameter, position: number) => string,
 ): Query {
   let format: Format | null = null
@@ -189,7 +223,8 @@ export function queryWithFormat(
     else format = namedFormat(parameter.value, formats)
   }
   format ??= acceptedFormat(headers, formats)
-  return { format, query: [`format=${format}`, ...passed].join('&'), jsonp: false }
+  const query = formatInQuery ? [`format=${format}`, ...passed] : passed
+  return { format, query: query.join('&'), jsonp: false }
 }
 
 /** A member that the server fills in, or compares if the page gives it. */
@@ -210,6 +245,7 @@ function compileBody(
       ([spelling, source]) => [keyOf(spelling), { spelling, source }],
     ),
   )
+  const takesArray = schema?.type === 'array'
   const { properties: described = {}, required = [] } = schema ?? {}
   const properties = Object.keys(described)
   const hidden = [...known.values()]
@@ -220,6 +256,10 @@ function compileBody(
   let validate: ValidateFunction | null = null
 
   return (given: unknown, ofPath: Values): { body: object; wac: string | null } => {
+    if (takesArray) {
+      check(given)
+      return { body: given as object, wac: null }
+    }
     if (!isObject(given)) throw problem('invalid_request', 'The body must be a JSON object.')
     const members = Object.entries(given)
     const wac = account === 'body' ? wacIn(members, accounts) : null
@@ -243,12 +283,16 @@ function compileBody(
     for (const [name, source] of written) result[name] = resolve(source)
     if (wac !== null) result[known.get('wac')!.spelling] = wac
     if (schema !== null) {
-      validate ??= compileBodySchema(schema)
       const checked = { ...result }
       for (const name of hidden) delete checked[name]
-      if (!validate(checked)) throw toProblem({ validation: validate.errors })
+      check(checked)
     }
     return { body: result, wac }
+  }
+
+  function check(value: unknown): void {
+    validate ??= compileBodySchema(schema!)
+    if (!validate(value)) throw toProblem({ validation: validate.errors })
   }
 }
 

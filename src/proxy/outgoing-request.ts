@@ -19,16 +19,21 @@ export interface OutgoingRequest {
   /** Begins with `/`, built from validated parts, with its query; appended to the path of `BASE_URL`. */
   path: string
   accept: string
-  contentType: string
+  /** null: none is sent. */
+  contentType: string | null
   body: Buffer | null
+  /** Bytes of the browser's body, which is sent as it comes and so cannot be sent again; null: `body` says what is sent. */
+  uploadLength: number | null
   /** A script type is allowed in the response. */
   jsonp: boolean
+  /** The resource server chooses the type of the response. */
+  anyType: boolean
 }
 
 /** One call of the resource server: an outgoing request with one token. */
 export interface Call {
   outgoing: OutgoingRequest
-  /** The browser's request, for its headers and its end; its body is not read. */
+  /** The browser's request, for its headers and its end; of its body only an upload is read. */
   request: IncomingMessage
   response: ServerResponse
   /** To be called before the head is written: from then on Fastify sends nothing. */

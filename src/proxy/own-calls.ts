@@ -13,6 +13,8 @@ interface OwnCall {
   readonly path: string
   /** Of a GET. Default JSON. */
   readonly format?: Format
+  /** Whether the query names it too. Default true. */
+  readonly formatInQuery?: boolean
   readonly body?: object
   /** Header fields besides those of every call, for example `accept-encoding`, which is else `identity`. */
   readonly fields?: Readonly<Record<string, string>>
@@ -38,11 +40,14 @@ export function createOwnCalls(
 
   return {
     /** Rejects with undici's error, a `TimeoutError`, or the status of a refusal whose body is not whole. */
-    async call(token: Secret, { method, path, format = 'JSON', body, fields = {}, requestId }: OwnCall) {
+    async call(
+      token: Secret,
+      { method, path, format = 'JSON', formatInQuery = true, body, fields = {}, requestId }: OwnCall,
+    ) {
       const secret = token.reveal()
       const inQuery = upstream.tokenIn === 'query'
       const query = [
-        ...(method === 'GET' ? [`format=${format}`] : []),
+        ...(method === 'GET' && formatInQuery ? [`format=${format}`] : []),
         ...(inQuery ? [`access_token=${encodeURIComponent(secret)}`] : []),
       ].join('&')
       const response = await pool.request({

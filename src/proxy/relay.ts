@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import type { Dispatcher } from 'undici'
 import { responseHeaders } from './headers.ts'
 import type { Call } from './outgoing-request.ts'
+import { opensAsFile } from './response-rules.ts'
 
 interface RelayOptions {
   call: Call
@@ -13,6 +14,8 @@ interface RelayOptions {
   readerTimeoutMs: number
   /** Names and values in turn, from http/headers.ts. */
   securityHeaders: readonly string[]
+  /** Where browsers find what a `Location` names; null: nowhere. */
+  ownPathOf: (location: string) => string | null
 }
 
 /** Up to this size copying a body into a string costs less than it saves. */
@@ -44,8 +47,12 @@ export class Relay {
   /** Writes the head. Hooks that add security fields do not run for it, so it carries them all. */
   constructor(options: RelayOptions) {
     this.options = options
-    const { call, status, headers, securityHeaders } = options
+    const { call, status, headers, securityHeaders, ownPathOf } = options
     const fields = responseHeaders(status, headers, securityHeaders)
+    if (call.outgoing.anyType && opensAsFile(headers)) fields.push('content-disposition', 'attachment')
+    // RFC 9110 section 10.2.2: of a 201 it names what was created.
+    const own = status === 201 && headers.location !== undefined ? ownPathOf(headers.location) : null
+    if (own !== null) fields.push('location', own)
     fields.push('x-request-id', call.requestId)
     call.hijack()
     call.response.writeHead(status, fields)

@@ -1,7 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { EgressProxy } from '../config/egress.ts'
 import type { FixedHeader, TokenShape } from '../config/upstream.ts'
+import { closeSlowly } from '../http/connections.ts'
 import { relayedHeaders } from '../http/headers.ts'
 import { fixedHeaders, headersToSend } from './headers.ts'
 import {
@@ -21,6 +23,7 @@ import {
   untypedBody,
 } from './response-rules.ts'
 import { type Share, Shares } from './shares.ts'
+import { uploadOf } from './upload.ts'
 import { type Connection, Connections } from './upstream-connections.ts'
 
 /** The end of a call. All but the first three leave the browser's response untouched. */
@@ -31,6 +34,8 @@ export type Outcome =
   | { kind: 'client_gone' }
   /** The response broke off half-way, and the browser's connection with it. */
   | { kind: 'cut'; status: number }
+  /** The browser has stopped sending its upload; the request upstream was ended. */
+  | { kind: 'stalled' }
   /** The call has waited too long for others of its holder; nothing was sent. */
   | { kind: 'crowded' }
   /** The updates of its holder that wait keep too many bytes; nothing was sent. */
@@ -61,6 +66,8 @@ export interface ResourceServerOptions {
   tokenShapes?: readonly TokenShape[]
   /** Browsers use https. */
   secure: boolean
+  /** Where browsers find what a `Location` of the resource server names; null: nowhere. */
+  ownPathOf?: (location: string) => string | null
   /** Connections at most, for reads, and again for all that is sent over a connection of its own. */
   connections?: number
   /** Reads at once for one holder, and again updates; further ones wait for it as for a connection. */
@@ -111,6 +118,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     readerTimeoutMs,
     securityHeaders: relayedHeaders(options.secure),
     onInsufficientScope: options.onInsufficientScope ?? (() => {}),
+    ownPathOf: options.ownPathOf ?? (() => null),
     onEnd() {
       open -= 1
       if (open === 0) whenIdle?.()
@@ -146,6 +154,7 @@ interface Shared {
   /** Names and values in turn, from http/headers.ts. */
   securityHeaders: readonly string[]
   onInsufficientScope: () => void
+  ownPathOf: (location: string) => string | null
   /** A call is over, and its outcome comes next. */
   onEnd: () => void
 }
@@ -224,7 +233,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.own = isRepeatable(call.outgoing) ? shared.kept : shared.fresh
     this.share = this.own.shares.of(call.holder)
     const { outgoing, request, authorization, traceparent, requestId } = call
-    const { method, accept, contentType, body } = outgoing
+    const { method, accept, contentType, body, uploadLength } = outgoing
     this.keptBytes = BYTES_OF_CALL + (body?.length ?? 0)
     const inHeader = shared.tokenIn === 'header'
     this.options = {
@@ -234,6 +243,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         method,
         accept,
         contentType,
+        contentLength: uploadLength,
         authorization: inHeader ? authorization : null,
         traceparent,
         requestId,
@@ -320,9 +330,18 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   private dispatch(connection: Connection): void {
     this.dispatched = true
+    if (this.call.outgoing.uploadLength !== null) this.options.body = this.upload()
     connection.send(this.options, this)
     // It may still be busy with the end of another response.
     if (this.waited && this.controller === null && this.phase === 'waiting') this.limitWait()
+  }
+
+  private upload(): Readable {
+    return uploadOf(this.call.request, this.shared.readerTimeoutMs, () => {
+      if (this.phase !== 'waiting') return
+      this.finish({ kind: 'stalled' })
+      this.controller?.abort(GONE)
+    })
   }
 
   /** undici does not limit how long a request waits for one of its connections. */
@@ -504,9 +523,18 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   private startRelay(): void {
     const { call, status, headers, controller, held } = this
-    const { readerTimeoutMs, securityHeaders } = this.shared
+    const { readerTimeoutMs, securityHeaders, ownPathOf } = this.shared
     if (controller === null) return
-    const relay = new Relay({ call, controller, status, headers, readerTimeoutMs, securityHeaders })
+    endUnread(call)
+    const relay = new Relay({
+      call,
+      controller,
+      status,
+      headers,
+      readerTimeoutMs,
+      securityHeaders,
+      ownPathOf,
+    })
     this.relay = relay
     this.phase = 'relaying'
     for (const chunk of held) relay.write(chunk)
@@ -539,6 +567,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private finish(outcome: Outcome): void {
     this.phase = 'over'
     this.held = NOTHING
+    if (outcome.kind !== 'withdrawn') endUnread(this.call)
     clearTimeout(this.timer)
     // After its `close` a response goes away with its listeners; removing one is expensive.
     if (!this.closed) this.call.response.off('close', this.onClose)
@@ -567,6 +596,14 @@ function passOn(places: Places, connection: Connection): void {
   const next = waiting.values().next().value!
   waiting.delete(next)
   next.takePlace(places, connection)
+}
+
+/** The browser may still send an upload that nobody wants: the response ends the connection, slowly. */
+function endUnread({ request, response, outgoing }: Pick<Call, 'request' | 'response' | 'outgoing'>): void {
+  if (outgoing.uploadLength === null || request.complete) return
+  response.shouldKeepAlive = false
+  closeSlowly(request.socket)
+  request.resume()
 }
 
 /** Whether the browser has left. */

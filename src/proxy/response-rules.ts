@@ -84,7 +84,19 @@ function codeOf(error: Error): string {
 /** How a browser treats a body of this type when it is opened or included on its own. */
 type MediaKind = 'data' | 'html' | 'script' | 'untyped'
 
-const HTML = new Set(['text/html', 'application/xhtml+xml'])
+// Browsers show the parts of the last one as documents of their own types.
+const HTML = new Set([
+  ...['text/html', 'application/xhtml+xml', 'application/vnd.wap.xhtml+xml', 'multipart/x-mixed-replace'],
+])
+
+const SHOWN = /^(?:image|audio|video|font|text)\/|^application\/(?:pdf|json|xml)$|\+(?:json|xml)$/
+
+/** Whether a response of any type has one that browsers do not show, and does not say what to do with it. */
+export function opensAsFile(headers: IncomingHttpHeaders): boolean {
+  const type = headers['content-type']
+  if (headers['content-disposition'] !== undefined || type === undefined) return false
+  return !SHOWN.test(type.split(';', 1)[0]!.trim().toLowerCase())
+}
 
 // The JavaScript MIME types of the WHATWG MIME Sniffing standard.
 const SCRIPT = new Set([

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
-import { addExactJsonBodies, addNoBodies, leaveBodyUnread, requireJson, requireNoBody } from '../http/body.ts'
+import { addExactJsonBodies, leaveBodyUnread, requireJson, requireNoBody } from '../http/body.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../http/same-origin.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
@@ -14,8 +14,10 @@ import { createForward, type ForwardOptions } from './forward.ts'
 import { getFlux } from './get-flux.ts'
 import type { Params, RoutedOperation } from './operation.ts'
 import { PLATFORM_ERROR } from './outgoing-request.ts'
+import { createOwnPaths } from './own-paths.ts'
 import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
 import { updateSite } from './update-site.ts'
+import { leaveBodies, requireUpload } from './upload.ts'
 
 interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'trustMs' | 'observe'> {
   config: Config
@@ -49,6 +51,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
     trustMs: config.session.cacheMs,
     observe: metrics.cache,
   })
+  const ownPathOf = createOwnPaths(config.baseUrl, config.operations, accounts)
   const connected: ResourceServer[] = []
   let saidInsufficientScope = false
   const forward = createForward({
@@ -75,6 +78,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
       proxy: proxyFor(config.egress, config.baseUrl),
       secure: config.secureCookies,
       onInsufficientScope,
+      ownPathOf,
     })
     connected.push(resourceServer)
     return options.wrapResourceServer?.(resourceServer) ?? resourceServer
@@ -123,17 +127,33 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
   ]
   await scope.register(async function withBodies(embodied) {
     embodied.addHook('onRequest', requireCookie)
-    for (const one of operations) if (one.takesBody) addOperation(embodied, one, requireJson)
+    for (const one of operations)
+      if (one.body !== null && !('types' in one.body)) addOperation(embodied, one, requireJson)
+    await embodied.register(async function withUploads(uploads) {
+      leaveBodies(uploads)
+      for (const one of operations) {
+        const { body } = one
+        if (body === null || !('types' in body)) continue
+        addOperation(uploads, one, (request, reply) => {
+          try {
+            requireUpload(request, body)
+          } catch (error) {
+            leaveBodyUnread(request, reply)
+            throw error
+          }
+        })
+      }
+    })
   })
   await scope.register(async function withoutBodies(bodiless) {
-    addNoBodies(bodiless)
-    for (const one of operations) if (!one.takesBody) addOperation(bodiless, one, requireNoBody)
+    leaveBodies(bodiless)
+    for (const one of operations) if (one.body === null) addOperation(bodiless, one, requireNoBody)
   })
 
   function addOperation(
     scope: FastifyInstance,
     { routes, schemas, read }: RoutedOperation,
-    checkHeaders: (request: FastifyRequest) => void,
+    checkHeaders: (request: FastifyRequest, reply: FastifyReply) => void,
   ): void {
     for (const schema of schemas) scope.addSchema(schema)
     for (const route of routes) {
@@ -143,8 +163,8 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
         // The schemas describe: the operation reads path and query, and validates the body after it has filled it in.
         validatorCompiler: () => () => true,
         bodyLimit: upstream.bodyLimitBytes,
-        onRequest(request, _reply, done) {
-          checkHeaders(request)
+        onRequest(request, reply, done) {
+          checkHeaders(request, reply)
           done()
         },
         handler(request, reply) {

@@ -22,13 +22,13 @@ export function updateSite(accounts: AccountRules): RoutedOperation[] {
     {
       routes: ROUTES,
       schemas: [SITE, documented('SiteUpdate', SITE_UPDATE)],
-      takesBody: true,
+      body: UPDATE_SITE.body,
       read: compileOperation(UPDATE_SITE, accounts, { readParams, readQuery }),
     },
     {
       routes: ROUTES_IN_BODY,
       schemas: [documented('SiteUpdateWithTarget', SITE_UPDATE_WITH_TARGET, { siteID: 42 })],
-      takesBody: true,
+      body: UPDATE_SITE_IN_BODY.body,
       read(request) {
         const outgoing = readInBody(request)
         // The schema has found it.

@@ -31,7 +31,9 @@ t.test('a sound file is read, with what it leaves out filled in', async (t) => {
       parameters: { thingId: 'integer' },
       query: {},
       formats: ['JSON'],
+      formatInQuery: true,
       body: null,
+      response: null,
       application: false,
     },
   ])
@@ -144,6 +146,10 @@ t.test('a parameter of the query has a known type', async (t) => {
 
 t.test('formats are those of the platform, each once', async (t) => {
   t.strictSame(faults({ formats: ['CSV', 'JSON'] }), [])
+  t.strictSame(faults({ formats: 'any' }), [])
+  for (const format of ['both', 'accept']) t.strictSame(faults({ format }), [])
+  t.match(faults({ format: 'query' }), [/format must be "both" or "accept"/])
+  t.match(faults({ formats: 'any', format: 'accept' }), [/format must be left out/])
   for (const formats of [[], ['JSON', 'JSON'], ['json'], ['HTML'], 'JSON', {}])
     t.match(faults({ formats }), [/must be a list of JSON, XML, CSV, JSV/], JSON.stringify(formats))
 })
@@ -158,6 +164,49 @@ t.test('a body is for POST, PUT and PATCH, and has a schema or takes any object'
     t.ok(faults({ body }, WRITE).length > 0, JSON.stringify(body))
 })
 
+t.test('an upload names its types and its limit', async (t) => {
+  const upload = { types: ['image/png', 'multipart/form-data'], limit: 1_000 }
+  t.strictSame(faults({ body: upload }, WRITE), [])
+  for (const [change, fault] of [
+    [{ types: [] }, /body\/types must be a list of media types/],
+    [{ types: ['image/*'] }, /body\/types/],
+    [{ types: ['Image/PNG'] }, /body\/types/],
+    [{ types: ['a/b', 'a/b'] }, /body\/types/],
+    [{ types: ['a/b; c=d'] }, /body\/types/],
+    [{ limit: 0 }, /body\/limit must be a whole number of bytes, from 1 to 104857600/],
+    [{ limit: 104_857_601 }, /body\/limit/],
+    [{ limit: undefined }, /body\/limit/],
+    [{ set: {} }, /body\/set is not known/],
+  ] as const)
+    t.match(faults({ body: { ...upload, ...change } }, WRITE), [fault], JSON.stringify(change))
+  const inBody = { method: 'POST', path: '/things', account: 'body', body: upload }
+  t.match(faultsIn({ Send: inBody }), [/account must not be "body" for an upload/])
+})
+
+t.test('a response is a JSON Schema for documents, whose references stay inside', async (t) => {
+  const node = { type: 'object', properties: { next: { $ref: '#/$defs/node' }, at: { format: 'date-time' } } }
+  t.strictSame(faults({ response: { $ref: '#/$defs/node', $defs: { node } } }), [])
+  t.strictSame(faults({ response: { type: 'array', items: { type: 'string', pattern: '^(a+)+$' } } }), [])
+  for (const [response, fault] of [
+    ['Site', /response must be a JSON Schema/],
+    [{ type: 'text' }, /response\/type must be equal to one of/],
+    [{ $ref: '#/$defs/none' }, /response\/\$ref must be # and a JSON pointer into this schema/],
+    [{ items: { $ref: 'https://a.test/x' } }, /response\/items\/\$ref/],
+    [{ $id: 'a' }, /response\/\$id is not accepted/],
+  ] as const)
+    t.match(faults({ response }), [fault], JSON.stringify(response))
+})
+
+t.test('a list of a query has a type and a limit', async (t) => {
+  const list = (list: unknown, max: unknown = 3, more: object = {}) =>
+    faults({ query: { q: { list, max, ...more } } })
+  for (const type of ['integer', 'text', { enum: ['a'] }, { integer: [0, 9] }]) t.strictSame(list(type), [])
+  for (const max of [0, 101, 1.5, '3', null]) t.match(list('text', max), [/must be "integer"/], String(max))
+  t.match(list('id'), [/must be "integer"/])
+  t.match(list({ list: 'text', max: 2 }), [/must be "integer"/])
+  t.match(list('text', 3, { min: 1 }), [/must be "integer"/])
+})
+
 t.test('a schema is one that Ajv checks whole', async (t) => {
   const text = { type: 'string' }
   for (const sound of [
@@ -168,7 +217,7 @@ t.test('a schema is one that Ajv checks whole', async (t) => {
     t.strictSame(schema({ type: 'object', ...sound }), [], JSON.stringify(sound))
   for (const [value, pointer] of [
     [{ type: 'objekt' }, '/type'],
-    [{ type: 'array' }, '/type'],
+    [{ type: 'string' }, '/type'],
     [{ type: 'object', unknownKeyword: 1 }, '/unknownKeyword'],
     [{ type: 'object', properties: { a: { type: 'wrong' } } }, '/properties/a/type'],
     [{ type: 'object', properties: { a: { type: 'string', format: 'date-time' } } }, '/properties/a/format'],
@@ -328,16 +377,21 @@ t.test('a path that is an endpoint of the authorization server on the same origi
     t.strictSame(faultsOf({ ...env, ...file(path) }), [], path)
 })
 
-t.test('two declarations must not match the same request, those built in included', async (t) => {
+t.test('two declarations must not have the same path, nor match those built in', async (t) => {
   const read = (path: string, more: object = {}) => ({ method: 'GET', path, ...more })
   const ids = { parameters: { a: 'id' } }
   for (const [one, other] of [
     [read('/{wac}/things'), read('/{wac}/Things')],
-    [read('/{wac}/things/{a}', ids), read('/{wac}/things/list')],
     [read('/{wac}/things/{a}', ids), read('/{wac}/things/{a}', { parameters: { a: 'integer' } })],
+    [read('/{wac}/things/{a}', ids), read('/{wac}/THINGS/{b}', { parameters: { b: 'id' } })],
+  ])
+    t.match(faultsIn({ One: one, Other: other }), [/^.operations.Other.path matches requests of One too/])
+  // The router takes the literal.
+  for (const [one, other] of [
+    [read('/{wac}/things/{a}', ids), read('/{wac}/things/list')],
     [read('/{wac}/things'), read('/demo/things', { account: 'none' })],
   ])
-    t.match(faultsIn({ One: one, Other: other }), ['/operations/Other/path matches requests of One too'])
+    t.strictSame(faultsIn({ One: one, Other: other }), [])
   const site = read('/{wac}/Infrastructure/Site/{a}', ids)
   const reply = { method: 'POST', path: '/json/reply/UpdateSite', account: 'none' }
   t.match(faultsIn({ One: read('/{wac}/FLUX/{a}', ids) }), [/matches requests of GetFlux too/])
@@ -348,7 +402,7 @@ t.test('two declarations must not match the same request, those built in include
 
 t.test('each JSON block of docs/operations.md is a file that the server accepts', async (t) => {
   const blocks = codeBlocks('docs/operations.md').filter(({ language }) => language === 'json')
-  t.equal(blocks.length, 9, 'the example and eight recipes')
+  t.equal(blocks.length, 10, 'the examples and eight recipes')
   for (const { heading, code } of blocks) t.strictSame(readOperations(code).faults, [], heading)
 })
 
@@ -375,6 +429,7 @@ t.test('an identity names a GET without parameters, and where its answer has id 
     [{}, '/identity/operation must be a GET', { ...Me, method: 'POST' }],
     [{}, '/identity/operation must have no parameter in its path but {wac}', GOOD],
     [{}, '/identity/operation must have the format JSON', { ...Me, formats: ['CSV'] }],
+    [{}, '/identity/operation must have the format JSON', { ...Me, formats: 'any' }],
     [{ id: 'id' }, '/identity/id must be a JSON pointer, as /id'],
     [{ id: undefined }, '/identity/id must be a JSON pointer, as /id'],
     [{ name: 7 }, '/identity/name must be a JSON pointer, as /name'],

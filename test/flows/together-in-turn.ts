@@ -6,6 +6,7 @@ runTogether(
   'flows/complaint.test.ts',
   'flows/egress.test.ts',
   'flows/large-answers.test.ts',
+  'flows/large-files.test.ts',
   'flows/redis-tls-names.test.ts',
   'flows/refresh-forced.test.ts',
   'flows/refresh-single.test.ts',

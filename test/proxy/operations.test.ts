@@ -165,7 +165,7 @@ t.test('a query has the declared parameters, each at most once and by its gramma
     ...['other=1', 'Skip=1', 'skip=1&skip=1', 'skip=1&s%6bip=2', 'wac=ACME', 'WAC=DEMO', 'access_token=x'],
     ...['callback=x', 'skip=01', 'skip=+1', 'skip=-0', 'skip=1.0', 'skip=1e3', 'skip=', 'skip=1%00'],
     ...['skip=9007199254740992', 'skip=%D9%A1', 'take=0', 'take=1001', 'take=-1', 'factor=.5', 'factor=1.'],
-    ...['factor=00.1', 'factor=1e3', 'factor=NaN', 'factor=1234567890123456', 'factor=0.1234567890123456'],
+    ...['factor=00.1', 'factor=1e1234', 'factor=NaN', 'factor=1234567890123456', 'factor=0.1234567890123456'],
     ...['deep=True', 'deep=1', 'order=Up', 'order=constructor', `search=${'x'.repeat(513)}`, 'search=a%0Ab'],
     ...['search=%00', 'search=%ED%A0%80', 'format=XML', 'format=JSON&format=JSON'],
   ])

@@ -81,7 +81,9 @@ export function outgoing(change: Partial<OutgoingRequest> = {}): OutgoingRequest
     accept: 'application/json',
     contentType: 'application/json',
     body: null,
+    uploadLength: null,
     jsonp: false,
+    anyType: false,
     ...change,
   }
 }

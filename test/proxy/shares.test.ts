@@ -180,7 +180,7 @@ t.test('a browser that takes less than 64 KiB in the reader timeout is disconnec
       ...{ authorization: '', holder: '', requestId: 'req-1', traceparent: null, ...PROVEN },
     },
     controller: { pause() {}, resume: () => wanted.shift()!(), abort() {} } as never,
-    ...{ status: 200, headers: {}, readerTimeoutMs, securityHeaders: [] },
+    ...{ status: 200, headers: {}, readerTimeoutMs, securityHeaders: [], ownPathOf: () => null },
   })
   let passed = 0
   // Each part is taken before the reader timeout, so only their sum can tell.

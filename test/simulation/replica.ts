@@ -53,6 +53,8 @@ const OUTGOING = {
   contentType: 'application/json',
   body: null,
   jsonp: false,
+  uploadLength: null,
+  anyType: false,
   wac: 'DEMO',
   application: false,
   targetId: '1',

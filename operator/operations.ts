@@ -1,0 +1,79 @@
+import { readFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { operationFaults } from '../src/config/checks.ts'
+import { readVariables } from '../src/config/config.ts'
+import { type Declarations, readOperations } from '../src/config/operations-file.ts'
+import { VERSION } from '../src/version.ts'
+import { typesOf } from './operation-types.ts'
+
+const SOUND = 0
+const WRONG = 2
+
+const HELP = `Checks a file of declared operations, and makes typed calls of it for a page.
+
+  npm run operations -- <command> [FILE]          node dist/operations.js <command> [FILE]
+
+  check [FILE]   prints every fault of the file, one a line, or what it declares
+  types [FILE]   prints a TypeScript module with a typed call for each operation: save it beside bff-client.ts
+
+  --help         prints this text
+  --version      prints the version
+
+Without FILE the command reads that of OPERATIONS_FILE. If WAC, WAC_ALLOWED or OAUTH_FLOWS are set, check holds the file
+against them as the server does.
+
+Exit code 0: no fault. 2: faults, no such file, or called wrongly.
+`
+
+function main(args: readonly string[]): number {
+  let parsed: { values: { help?: boolean; version?: boolean }; positionals: string[] }
+  try {
+    const options = { help: { type: 'boolean', short: 'h' }, version: { type: 'boolean' } } as const
+    parsed = parseArgs({ args: [...args], options, allowPositionals: true })
+  } catch (error) {
+    return wrong((error as Error).message)
+  }
+  const [name, path = process.env.OPERATIONS_FILE, ...more] = parsed.positionals
+  if (parsed.values.help || name === 'help') return print(HELP)
+  if (parsed.values.version) return print(`${VERSION}\n`)
+  if (name !== 'check' && name !== 'types') return wrong('The command must be check or types.')
+  if (more.length > 0) return wrong(`${name} takes one file.`)
+  if (!path) return wrong(`${name} needs a file: name it, or set OPERATIONS_FILE.`)
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    return wrong(`${path} cannot be read (${(error as NodeJS.ErrnoException).code}).`)
+  }
+  const { faults, ...declared } = readOperations(text)
+  const all = [...faults, ...faultsWithEnvironment(declared)]
+  if (all.length > 0) {
+    process.stderr.write(`${all.map((fault) => `${path} ${fault}`).join('\n')}\n`)
+    return WRONG
+  }
+  if (name === 'types') return print(typesOf(declared.operations))
+  const { length } = declared.operations
+  return print(`${path}: ${length} ${length === 1 ? 'operation' : 'operations'}, no fault\n`)
+}
+
+/** What the server would find between the file and other variables. Faults of those are not the file's. */
+function faultsWithEnvironment(declared: Declarations): string[] {
+  const read = readVariables(process.env, ['WAC', 'WAC_ALLOWED', 'OAUTH_FLOWS'])
+  const { WAC, WAC_ALLOWED, OAUTH_FLOWS } = process.env
+  if (!read.ok || !(WAC || WAC_ALLOWED || OAUTH_FLOWS)) return []
+  return operationFaults({ ...read.values, OPERATIONS_FILE: declared }).map((fault) =>
+    fault.replace(/^OPERATIONS_FILE /, ''),
+  )
+}
+
+function print(text: string): number {
+  process.stdout.write(text)
+  return SOUND
+}
+
+function wrong(message: string): number {
+  process.stderr.write(`${message}\nFor the commands: node dist/operations.js --help\n`)
+  return WRONG
+}
+
+process.exitCode = main(process.argv.slice(2))
