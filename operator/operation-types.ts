@@ -21,6 +21,7 @@ import { type CallOptions, parseJson, request } from './bff-client'
 `
 
 const HELPERS = `interface Call {
+  [parameter: string]: unknown
   query?: object | undefined
   format?: string | undefined
   body?: unknown

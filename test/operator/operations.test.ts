@@ -1,0 +1,137 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import ts from 'typescript'
+import { run } from './run.ts'
+
+const path = '/{wac}/zones/{zoneId}'
+const parameters = { zoneId: 'integer' }
+const node = {
+  type: 'object',
+  required: ['id'],
+  properties: { id: { type: 'integer' }, next: { $ref: '#/$defs/node' }, note: { type: ['string', 'null'] } },
+}
+const OPERATIONS = {
+  GetZone: { method: 'GET', path, parameters, response: { $ref: '#/$defs/node', $defs: { node } } },
+  ListZones: {
+    ...{ method: 'GET', path: '/{wac}/zones', formats: ['JSON', 'CSV'] },
+    query: { id: { list: 'integer', max: 3 }, order: { enum: ['up', 'down'] }, deep: 'boolean' },
+    response: { type: 'array', items: node.properties.note },
+  },
+  Delete: {
+    ...{ method: 'PUT', path, parameters },
+    body: {
+      set: { wType: 'Zone' },
+      schema: {
+        type: 'object',
+        required: ['wType', 'name'],
+        properties: { name: { type: 'string' }, wType: {} },
+      },
+    },
+  },
+  PutPlan: {
+    method: 'PUT',
+    path: '/{wac}/plans/{planId}',
+    parameters: { planId: 'id' },
+    formats: 'any',
+    body: { types: ['image/png'], limit: 9 },
+  },
+}
+
+const USE = `
+import { operations } from './operations'
+export async function use(): Promise<string> {
+  const { id, next } = await operations.getZone({ wac: 'DEMO', zoneId: 7 })
+  const list = await operations.listZones({ wac: 'DEMO', query: { id: [1, 2], order: 'up' } })
+  const csv: string = await operations.listZones({ wac: 'DEMO', format: 'CSV' })
+  await operations.delete({ wac: 'DEMO', zoneId: 7n, body: { name: 'Hall' } })
+  const file: Response = await operations.putPlan({ wac: 'DEMO', planId: 'a', body: new Blob(['x'], { type: 'image/png' }) })
+  return [id, next?.id, list[0]?.length, csv, file.status].join()
+}
+// @ts-expect-error: the body lacks a member
+export const faulty = () => operations.delete({ wac: 'DEMO', zoneId: 7, body: {} })
+// @ts-expect-error: no such word
+export const wrong = () => operations.listZones({ wac: 'DEMO', query: { order: 'left' } })
+`
+
+t.test('types gives a page typed calls, which compile and run with bff-client', async (t) => {
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations: OPERATIONS }) })
+  const { code, lines } = await run(
+    t,
+    'operations.js',
+    { OPERATIONS_FILE: join(folder, 'operations.json') },
+    'types',
+  )
+  t.equal(code, 0)
+  const files = {
+    'operations.ts': lines.join('\n'),
+    'use.ts': USE,
+    'bff-client.ts': ts.sys.readFile('client/bff-client.ts')!,
+  }
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text)
+  const options: ts.CompilerOptions = {
+    ...{ strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, skipLibCheck: true },
+    ...{ target: ts.ScriptTarget.ES2022, lib: ['lib.es2023.d.ts', 'lib.dom.d.ts', 'lib.dom.iterable.d.ts'] },
+    ...{ module: ts.ModuleKind.CommonJS, moduleResolution: ts.ModuleResolutionKind.Bundler, types: [] },
+    ...{ outDir: join(folder, 'out'), ignoreDeprecations: '6.0' },
+  }
+  mkdirSync(join(folder, 'out'))
+  writeFileSync(join(folder, 'out/package.json'), '{"type":"commonjs"}')
+  const program = ts.createProgram([join(folder, 'use.ts')], options)
+  program.emit()
+  const faults = ts
+    .getPreEmitDiagnostics(program)
+    .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, ' '))
+  t.strictSame(faults, [])
+
+  const sent: string[] = []
+  t.intercept(globalThis, 'fetch', {
+    configurable: true,
+    value: async (target: string, { method, body }: RequestInit) => {
+      sent.push(
+        `${method} ${target}${typeof body === 'string' ? ` ${body}` : body === undefined ? '' : ' file'}`,
+      )
+      if (target.includes('format=CSV')) return new Response('a,b')
+      if (target.includes('/zones?')) return new Response('["ab"]')
+      return new Response('{"id":7,"next":{"id":8}}')
+    },
+  })
+  const { use } = (await import(join(folder, 'out/use.js'))) as { use(): Promise<string> }
+  t.equal(await use(), '7,8,2,a,b,200')
+  t.strictSame(sent, [
+    'GET /data/DEMO/zones/7',
+    'GET /data/DEMO/zones?id=1&id=2&order=up',
+    'GET /data/DEMO/zones?format=CSV',
+    'PUT /data/DEMO/zones/7 {"name":"Hall"}',
+    'PUT /data/DEMO/plans/a file',
+  ])
+})
+
+t.test('check names every fault at once, those with other variables included', async (t) => {
+  const read = { method: 'GET', path: '/WUM', account: 'none' }
+  const faulty = { Read: { ...read, formats: ['PNG'] }, Write: { ...read, method: 'TRACE' }, Other: read }
+  const folder = t.testdir({
+    'sound.json': JSON.stringify({ operations: OPERATIONS }),
+    'faulty.json': JSON.stringify({ operations: faulty }),
+  })
+  const check = (...args: string[]) => run(t, 'operations.js', { WAC_ALLOWED: 'DEMO' }, ...args)
+  t.match(await check('check', `${folder}/sound.json`), { code: 0, lines: [/4 operations, no fault$/] })
+  const { code, lines, stderr } = await check('check', `${folder}/faulty.json`)
+  t.strictSame([code, lines], [2, []])
+  t.match(stderr, /Read\/formats must be a list of JSON, XML, CSV, JSV/)
+  t.match(stderr, /Write\/method must be one of/)
+  t.match(stderr, /Other\/account must not be "none" while WAC_ALLOWED is set/)
+  t.equal((await check('types', `${folder}/faulty.json`)).code, 2)
+  for (const [args, says] of [
+    [['check'], /needs a file/],
+    [['check', `${folder}/none.json`], /cannot be read \(ENOENT\)/],
+    [['draw', 'x'], /must be check or types/],
+    [['check', 'a', 'b'], /takes one file/],
+    [['--no'], /Unknown option/],
+  ] as const) {
+    const wrong = await check(...args)
+    t.match(wrong, { code: 2, stderr: says }, args.join(' '))
+  }
+  t.match(await check('--help'), { code: 0, lines: [/^Checks a file/] })
+  t.match(await check('--version'), { code: 0, lines: [/^\d+\.\d+\.\d+/] })
+})
