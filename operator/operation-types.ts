@@ -50,7 +50,9 @@ function callOf(operation: Operation, types: string[]): string {
   const inPath = segments.flatMap((part) => ('parameter' in part ? [part.parameter] : []))
   const path = segments
     .map((part) =>
-      'literal' in part ? `/${part.literal}` : `/\${encodeURIComponent(String(call${memberOf(part.parameter)}))}`,
+      'literal' in part
+        ? `/${part.literal}`
+        : `/\${encodeURIComponent(String(call${memberOf(part.parameter)}))}`,
     )
     .join('')
   const members = [
