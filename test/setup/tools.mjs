@@ -14,6 +14,9 @@ export const TOOLS = {
   nginx: { names: ['nginx'], debian: 'nginx', version: '-v' },
   haproxy: { names: ['haproxy'], debian: 'haproxy', version: '-v' },
   caddy: { names: ['caddy'], debian: 'caddy', version: 'version' },
+  apache: { names: ['apache2', 'httpd'], debian: 'apache2', version: '-v' },
+  varnish: { names: ['varnishd'], debian: 'varnish', version: '-V' },
+  hitch: { names: ['hitch'], debian: 'hitch' },
   firefox: {
     names: ['firefox-esr', 'firefox', '/Applications/Firefox.app/Contents/MacOS/firefox'],
     debian: 'firefox-esr',
@@ -34,7 +37,7 @@ export const TOOLS = {
 export const REQUIRED = ['redis-server', 'redis-cli', 'openssl', 'chromium']
 
 /** What `npm run verify` runs besides: without one of them its tests are skipped, and the run says so at its end. */
-export const VERIFY = ['promtool', 'nginx', 'haproxy', 'caddy', 'firefox']
+export const VERIFY = ['promtool', 'nginx', 'haproxy', 'caddy', 'apache', 'varnish', 'hitch', 'firefox']
 
 /** Environment variables that name a tool at another place, or another version of it. */
 const PATH_VARIABLES = { chromium: 'CHROMIUM_PATH', 'redis-server': 'REDIS_SERVER_PATH' }

@@ -11,15 +11,20 @@ import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { findTool } from '../setup/tools.mjs'
 
-const FRONTS = ['nginx', 'haproxy', 'caddy'] as const
+const FRONTS = ['nginx', 'haproxy', 'caddy', 'apache', 'varnish'] as const
 
-const installed = FRONTS.filter((name) => findTool(name) !== null)
+/** What each needs besides itself: Varnish speaks no TLS. */
+const NEEDS: Partial<Record<(typeof FRONTS)[number], 'hitch'>> = { varnish: 'hitch' }
+
+const installed = FRONTS.filter((name) =>
+  [name, NEEDS[name] ?? name].every((tool) => findTool(tool) !== null),
+)
 
 /** Why no proxy can be tested here; false where one can. */
 export const LACKS_FRONTS =
   // Replicas and browsers have loopback addresses of their own, which other systems offer only after a set-up.
   (process.platform !== 'linux' && 'needs the loopback addresses of Linux') ||
-  (installed.length === 0 && 'neither nginx, haproxy nor caddy is installed')
+  (installed.length === 0 && `none of ${FRONTS.join(', ')} is installed`)
 
 /** Runs a test with each proxy. Those that are not installed are skipped. */
 export async function withEachFront(
@@ -76,17 +81,25 @@ function substitute(text: string, pairs: readonly (readonly [string | RegExp, st
 }
 
 const ACCESS_LOG = 'access.log'
+const ERROR_LOG = 'error.log'
+
+interface Ports {
+  readonly http: number
+  readonly https: number
+  /** Where a terminator passes connections on. */
+  readonly inner: number
+  /** Of the replicas. */
+  readonly replica: number
+}
 
 const PROGRAMS: Record<
   (typeof FRONTS)[number],
   {
     file: string
     /** The file as it runs in a test, and the arguments of the program. */
-    prepare(
-      text: string,
-      ports: { http: number; https: number },
-      folder: string,
-    ): { text: string; args: string[] }
+    prepare(text: string, ports: Ports, folder: string): { text: string; args: string[] }
+    /** What ends TLS for one that cannot: `inner` is where it passes connections on, by the PROXY protocol. */
+    terminator?(ports: Ports, tls: string): { name: 'hitch'; args: string[] }
   }
 > = {
   nginx: {
@@ -141,6 +154,83 @@ const PROGRAMS: Record<
       }
     },
   },
+  apache: {
+    file: 'apache/token-handler-bff.conf',
+    prepare(text, ports, folder) {
+      const modules = [
+        ...[
+          'mpm_event',
+          'authz_core',
+          'env',
+          'setenvif',
+          'alias',
+          'headers',
+          'ssl',
+          'http2',
+          'slotmem_shm',
+          'proxy',
+        ],
+        ...['proxy_http', 'proxy_balancer', 'lbmethod_bybusyness', 'watchdog', 'proxy_hcheck'],
+      ]
+      const loads = modules
+        .map((name) => [name, `/usr/lib/apache2/modules/mod_${name}.so`] as const)
+        // Debian has the watchdog in the program itself.
+        .filter(([, module]) => existsSync(module))
+        .map(([name, module]) => `LoadModule ${name}_module ${module}`)
+      const path = join(folder, 'main.conf')
+      const main = [
+        ...loads,
+        ...[`ServerRoot ${folder}`, `DefaultRuntimeDir ${folder}`, `PidFile ${folder}/pid`],
+        ...['User nobody', 'Group nogroup', 'ServerName localhost', `ErrorLog ${folder}/${ERROR_LOG}`],
+        ...[`Listen 127.0.0.1:${ports.http}`, `Listen 127.0.0.1:${ports.https}`],
+        'LogFormat "%h %t \\"%r\\" %>s %b" combined',
+        `Include ${folder}/configuration`,
+      ]
+      writeFileSync(path, `${main.join('\n')}\n`)
+      return {
+        text: substitute(text, [
+          [/( +BalancerMember http:\/\/10\.0\.0\.1)2(:.*\n)/g, '$12$2$13$2'],
+          ['/var/log/apache2/access.log', join(folder, ACCESS_LOG)],
+          ['*:80', `*:${ports.http}`],
+          ['*:443', `*:${ports.https}`],
+        ]),
+        // In one process: workers would survive a killed test.
+        args: ['-X', '-f', path],
+      }
+    },
+  },
+  varnish: {
+    file: 'varnish/default.vcl',
+    prepare(text, ports, folder) {
+      const second = /backend replica2 (\{[^}]*\.host = "10\.0\.0\.1)2([^}]*\}\n)/g
+      const added = 'replicas.add_backend(replica2);'
+      return {
+        text: substitute(text, [
+          [second, 'backend replica2 $12$2\nbackend replica3 $13$2'],
+          [added, `${added}\n    ${added.replace('2', '3')}`],
+          [/\.port = "3000"/g, `.port = "${ports.replica}"`],
+          [/"10\.0\.0\.(1[123])"/g, '"127.0.0.$1"'],
+        ]),
+        args: [
+          ...['-F', '-j', 'none', '-n', join(folder, 'varnish'), '-f', join(folder, 'configuration')],
+          ...['-a', `127.0.0.1:${ports.http}`, '-a', `tls=127.0.0.1:${ports.inner},PROXY`],
+          ...['-p', 'feature=+http2', '-s', 'default,64m'],
+        ],
+      }
+    },
+    terminator: ({ https, inner }, tls) => ({
+      name: 'hitch',
+      args: [
+        ...[`--frontend=[127.0.0.1]:${https}`, `--backend=[127.0.0.1]:${inner}`, '--write-proxy-v2'],
+        ...[
+          '--alpn-protos=h2,http/1.1',
+          '--workers=1',
+          ...(process.getuid?.() === 0 ? ['--user=nobody'] : []),
+          `${tls}.pem`,
+        ],
+      ],
+    }),
+  },
 }
 
 /** Starts each installed proxy with its file of deploy/, in front of three replicas. */
@@ -151,26 +241,32 @@ export async function startFronts(t: Teardown, behind: Behind): Promise<Map<stri
 }
 
 async function startFront(t: Teardown, name: (typeof FRONTS)[number], behind: Behind): Promise<Front> {
-  const { file, prepare } = PROGRAMS[name]
+  const { file, prepare, terminator } = PROGRAMS[name]
   const folder = makeFolder(name)
-  const ports = { http: await freePort(), https: await freePort() }
+  const { port: replica, opsPort, tls } = behind
+  const ports = { http: await freePort(), https: await freePort(), inner: await freePort(), replica }
   const original = readFileSync(new URL(`../../deploy/${file}`, import.meta.url), 'utf8')
   const { text, args } = prepare(original, ports, folder)
-  writeFileSync(
-    join(folder, 'configuration'),
-    substitute(text, [
-      [`/etc/${name}/tls/app.example.com`, behind.tls],
-      [/10\.0\.0\.(1[123]):3000/g, `127.0.0.$1:${behind.port}`],
-      ...(name === 'nginx' ? [] : [['9464', String(behind.opsPort)] as const]),
-    ]),
-  )
+  const result = text
+    .replace(/\/etc\/\w+\/tls\/app\.example\.com/g, tls)
+    .replace(/10\.0\.0\.(1[123]):3000/g, `127.0.0.$1:${replica}`)
+    .replaceAll('9464', String(opsPort))
+  // Nothing may be left that leads elsewhere.
+  if (/10\.0\.0|\/etc\//.test(result.replace(/^ *#.*$/gm, '')))
+    throw new Error(`${file} is not replaced whole`)
+  writeFileSync(join(folder, 'configuration'), result)
   const env = { PATH: process.env.PATH ?? '', HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder }
   const child = startChild(t, toolPath(name), args, { env, cwd: folder })
+  const ends = terminator?.(ports, tls)
+  const outer = ends && startChild(t, toolPath(ends.name), ends.args, { env, cwd: folder })
+  const logFiles = [ACCESS_LOG, ERROR_LOG].map((log) => join(folder, log))
+  const output = () =>
+    child.output() +
+    (outer?.output() ?? '') +
+    logFiles.map((path) => (existsSync(path) ? readFileSync(path, 'utf8') : '')).join('')
   await until(`${name} listens`, async () => {
-    if (child.hasEnded()) throw new Error(`${name} ended at its start:\n${child.output()}`)
-    return await accepts(ports.https)
+    if (child.hasEnded() || outer?.hasEnded()) throw new Error(`${name} ended at its start:\n${output()}`)
+    return (await accepts(ports.http)) && (await accepts(ports.https))
   })
-  const accessLog = join(folder, ACCESS_LOG)
-  const output = () => child.output() + (existsSync(accessLog) ? readFileSync(accessLog, 'utf8') : '')
   return { name, httpPort: ports.http, httpsPort: ports.https, output }
 }

@@ -20,6 +20,13 @@ const NAME = 'app.example.com'
 const ORIGIN = `https://${NAME}`
 /** The browser's address, which is not that of the proxies. */
 const BROWSER = '127.0.0.7'
+/** They do not pass on that a browser has left: docs/deployment.md. */
+const HIDE_LEAVING: ReadonlySet<string> = new Set(['apache', 'varnish'])
+/** The server makes the request id. */
+const SETS_NO_ID: ReadonlySet<string> = new Set(['apache', 'varnish'])
+/** Passes the body of a response with a length on in larger pieces: docs/deployment.md. */
+const HOLDS_BACK: ReadonlySet<string> = new Set(['varnish'])
+const LOGS_NOTHING: ReadonlySet<string> = new Set(['caddy', 'varnish'])
 const PAGE = '<!doctype html><title>The page</title>'
 
 /** Three replicas over one Redis, and in front of them each installed proxy with its file of deploy/. */
@@ -110,7 +117,7 @@ async function usesFront(t: Test, { sandbox, ca, browserAt, logs }: System, fron
   }
   const begun = await logged(({ event, reqId }) => event === 'login.succeeded' && reqId === id)
   t.equal(begun.address, BROWSER, 'the address that the proxy saw')
-  t.match(id, /^[0-9a-f-]{32,36}$/i, 'the request id of the proxy')
+  t.match(id, SETS_NO_ID.has(front.name) ? /^[0-9a-f]{12}-\w+$/ : /^[0-9a-f-]{32,36}$/i, 'the request id')
 
   const read = await browser.fetch('/flux/temperature', { headers: { 'x-forwarded-for': '203.0.113.9' } })
   t.equal(read.status, 200)
@@ -129,31 +136,35 @@ async function usesFront(t: Test, { sandbox, ca, browserAt, logs }: System, fron
   t.equal((await browser.navigate('/anywhere')).text, PAGE, 'the page')
   t.match(await readByHttp2(front, ca, browser), /"authenticated":true/, 'over HTTP/2')
 
-  sandbox.faults.set({ resource: { mode: 'stall' } })
   const options = {
     ...{ host: '127.0.0.1', port: front.httpsPort, servername: NAME, ca, agent: false },
     path: '/flux/temperature',
     headers: { host: NAME, cookie: cookieHeader(browser), 'sec-fetch-site': 'same-origin' },
   }
-  const stream = get(options)
-  const [answer] = (await once(stream, 'response')) as [IncomingMessage]
-  const [chunk] = (await once(answer, 'data')) as [Buffer]
-  t.match(chunk.toString(), /^\{/, 'data arrives before the resource server has sent the rest')
-  t.notOk(answer.complete)
-  answer.on('error', () => {})
-  stream.destroy()
-  sandbox.faults.reset()
+  if (!HOLDS_BACK.has(front.name)) {
+    sandbox.faults.set({ resource: { mode: 'stall' } })
+    const stream = get(options)
+    const [answer] = (await once(stream, 'response')) as [IncomingMessage]
+    const [chunk] = (await once(answer, 'data')) as [Buffer]
+    t.match(chunk.toString(), /^\{/, 'data arrives before the resource server has sent the rest')
+    t.notOk(answer.complete)
+    answer.on('error', () => {})
+    stream.destroy()
+    sandbox.faults.reset()
+  }
 
-  const gate = sandbox.hold('resource')
-  t.teardown(() => gate.release())
-  const waiting = get(options).on('error', () => {})
-  await gate.arrived
-  const isAborted = ({ event, path, code }: LogLine) =>
-    event === 'request' && path === '/flux/temperature' && code === 'client_gone'
-  const aborted = () => logs().filter(isAborted).length
-  const before = aborted()
-  waiting.destroy()
-  await until('the call ends with the browser', () => aborted() === before + 1)
+  if (!HIDE_LEAVING.has(front.name)) {
+    const gate = sandbox.hold('resource')
+    t.teardown(() => gate.release())
+    const waiting = get(options).on('error', () => {})
+    await gate.arrived
+    const isAborted = ({ event, path, code }: LogLine) =>
+      event === 'request' && path === '/flux/temperature' && code === 'client_gone'
+    const aborted = () => logs().filter(isAborted).length
+    const before = aborted()
+    waiting.destroy()
+    await until('the call ends with the browser', () => aborted() === before + 1)
+  }
 
   // A forged address would be counted at the limit of sign-ins, and logged.
   const forged = { method: 'POST', headers: { 'x-forwarded-for': '203.0.113.9' } }
@@ -164,7 +175,7 @@ async function usesFront(t: Test, { sandbox, ca, browserAt, logs }: System, fron
   )
   t.equal(ended.address, BROWSER, 'an address that the browser claims is not believed')
   t.notMatch(front.output(), '/auth/callback', 'no log has the code of a callback')
-  if (front.name !== 'caddy') t.match(front.output(), '/auth/logout', 'of the proxy, which logs')
+  if (!LOGS_NOTHING.has(front.name)) t.match(front.output(), '/auth/logout', 'of the proxy, which logs')
 }
 
 async function failsAll(t: Test, { ca, replicas, fronts }: System): Promise<void> {
