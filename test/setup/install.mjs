@@ -17,7 +17,8 @@ if (missing.length > 0 && isDebian && process.getuid?.() === 0) {
   console.log(`Installing what the tests need and this machine lacks: ${missing.join(', ')}`)
   apt(['update', '-qq'])
   // One at a time: an archive that lacks one package must not hold up the others.
-  for (const tool of missing) apt(['install', '-y', '-qq', '--no-install-recommends', packageOf(tool)])
+  for (const tool of missing)
+    apt(['install', '-y', '-qq', '--no-install-recommends', ...packageOf(tool).split(' ')])
 }
 
 const stillMissing = needed.filter((tool) => !runs(tool))

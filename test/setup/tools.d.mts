@@ -1,3 +1,15 @@
 type Required = 'redis-server' | 'redis-cli' | 'openssl' | 'chromium'
-export type Tool = Required | 'promtool' | 'nginx' | 'haproxy' | 'caddy' | 'apache' | 'varnish' | 'hitch' | 'firefox'
+export type Tool =
+  | Required
+  | 'promtool'
+  | 'nginx'
+  | 'haproxy'
+  | 'caddy'
+  | 'apache'
+  | 'varnish'
+  | 'hitch'
+  | 'lighttpd'
+  | 'h2o'
+  | 'nghttpx'
+  | 'firefox'
 export declare function findTool(name: Tool): string | null

@@ -17,6 +17,9 @@ export const TOOLS = {
   apache: { names: ['apache2', 'httpd'], debian: 'apache2', version: '-v' },
   varnish: { names: ['varnishd'], debian: 'varnish', version: '-V' },
   hitch: { names: ['hitch'], debian: 'hitch' },
+  lighttpd: { names: ['lighttpd'], debian: 'lighttpd lighttpd-mod-openssl', version: '-v' },
+  h2o: { names: ['h2o'], debian: 'h2o' },
+  nghttpx: { names: ['nghttpx'], debian: 'nghttp2-proxy' },
   firefox: {
     names: ['firefox-esr', 'firefox', '/Applications/Firefox.app/Contents/MacOS/firefox'],
     debian: 'firefox-esr',
@@ -37,7 +40,19 @@ export const TOOLS = {
 export const REQUIRED = ['redis-server', 'redis-cli', 'openssl', 'chromium']
 
 /** What `npm run verify` runs besides: without one of them its tests are skipped, and the run says so at its end. */
-export const VERIFY = ['promtool', 'nginx', 'haproxy', 'caddy', 'apache', 'varnish', 'hitch', 'firefox']
+export const VERIFY = [
+  'promtool',
+  'nginx',
+  'haproxy',
+  'caddy',
+  'apache',
+  'varnish',
+  'hitch',
+  'lighttpd',
+  'h2o',
+  'nghttpx',
+  'firefox',
+]
 
 /** Environment variables that name a tool at another place, or another version of it. */
 const PATH_VARIABLES = { chromium: 'CHROMIUM_PATH', 'redis-server': 'REDIS_SERVER_PATH' }
