@@ -250,6 +250,7 @@ function createSessionsWithTokens(
       timing,
       concurrency,
       timeoutMs: oauth.tokenTimeoutMs,
+      reuseMs: config.refresh.reuseSeconds * 1_000,
       shutdownMs: config.shutdownSeconds * 1_000,
       random: Math.random,
     },

@@ -131,6 +131,8 @@ function toConfig(values: Values) {
       aheadSeconds: values.REFRESH_AHEAD_SECONDS,
       thresholdSeconds: values.REFRESH_THRESHOLD_SECONDS,
       concurrency: values.REFRESH_CONCURRENCY,
+      /** 0: a used refresh token is not granted again. */
+      reuseSeconds: values.OAUTH_REUSE_SECONDS,
     },
     upstream: {
       tokenIn: values.UPSTREAM_TOKEN_IN,

@@ -148,6 +148,11 @@ export const TABLE = {
     REFUSED_GRANTS,
     'further answers of the token endpoint that mean: this refresh token is dead, so the session ends',
   ),
+  OAUTH_REUSE_SECONDS: withDefault(
+    '0',
+    wholeNumber(0, 3_600),
+    'so long the authorization server grants a used refresh token again (its grace period, or 3600 if it does not rotate)',
+  ),
   TOKEN_TIMEOUT_MS: withDefault(
     '10000',
     wholeNumber(100, 60_000),

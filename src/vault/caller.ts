@@ -2,6 +2,7 @@ import type { Clock } from '../clock.ts'
 import { type Problem, problem, unavailable } from '../errors.ts'
 import type { SessionCookies } from '../http/cookies.ts'
 import type { RequestInLog } from '../log.ts'
+import { PATHS } from '../paths.ts'
 import { type Binding, deviceProblem } from './binding.ts'
 import type { SessionCache } from './cache.ts'
 import type { Sessions } from './lifecycle.ts'
@@ -114,6 +115,11 @@ export function waitProblem({ why, ms }: Wait): Problem {
       return unavailable('authorization_server_unavailable', 1)
     case 'unavailable':
       return unavailable('authorization_server_unavailable', ms / 1_000)
+    case 'rejected':
+      return unavailable('authorization_server_unavailable', ms / 1_000, {
+        detail: 'The authorization server refreshes no tokens of this session now. A new sign-in may help.',
+        members: { loginUrl: PATHS.login },
+      })
     case 'forced_before':
       return problem('upstream_refused')
   }

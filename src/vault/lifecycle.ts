@@ -237,8 +237,8 @@ function createReplaceTokens({
     const { key, record } = before
     const { gen, endsAt } = record
     // A response names no user, and one without a refresh token leaves the old one in force (RFC 6749 section 6).
-    const { refreshToken, user = null } = before.tokens
-    const tokens = { ...granted, refreshToken: granted.refreshToken ?? refreshToken, user }
+    const { user = null } = before.tokens
+    const tokens = { ...granted, ...refreshTokenAfter(before.tokens, granted), user }
     const sealed = sealTokens(keyring, key, tokens)
     const session = { key, tokens, record: { ...record, tokens: sealed, gen: gen + 1, replacedAt: 0 } }
     const replaced = await store.replaceTokens(key, { gen, tokens: sealed, endsAt })
@@ -249,6 +249,17 @@ function createReplaceTokens({
   }
 }
 
+/** Without a new refresh token the old one stays, with its end unless the response says another. */
+function refreshTokenAfter(
+  before: TokenSet,
+  granted: TokenSet,
+): Pick<TokenSet, 'refreshToken' | 'refreshExpiresAt'> {
+  const { refreshToken, refreshExpiresAt = null } = granted
+  if (refreshToken !== null) return { refreshToken, refreshExpiresAt }
+  const { refreshToken: old, refreshExpiresAt: oldEnd = null } = before
+  return { refreshToken: old, refreshExpiresAt: refreshExpiresAt ?? oldEnd }
+}
+
 /**
  * A session as this client can use it. A refresh token of another `CLIENT_ID` would be refused, and all such sessions would
  * end at once when the variable changes: so they last as long as their access tokens.
@@ -257,7 +268,11 @@ function forClient(session: LiveSession, clientId: string): LiveSession {
   const { record, tokens } = session
   if (record.client === clientId || tokens.refreshToken === null) return session
   const endsAt = Math.min(record.endsAt, tokens.expiresAt)
-  return { ...session, record: { ...record, endsAt }, tokens: { ...tokens, refreshToken: null } }
+  return {
+    ...session,
+    record: { ...record, endsAt },
+    tokens: { ...tokens, refreshToken: null, refreshExpiresAt: null },
+  }
 }
 
 /** As the log names the user of these tokens; undefined where nobody said whose they are. */

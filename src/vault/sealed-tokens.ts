@@ -12,6 +12,8 @@ export interface TokenSet {
   expiresAt: number
   /** The life of the access token when it was issued. */
   lifeSeconds: number
+  /** When the refresh token expires, epoch milliseconds; absent or null where that is not known. */
+  refreshExpiresAt?: number | null
   scope: string | null
   /** Absent or null where it is not known. */
   user?: User | null
@@ -28,6 +30,7 @@ interface Plain {
   r: string | null
   e: number
   l: number
+  x?: number
   s: string | null
   u?: readonly [id: string, name: string | null]
 }
@@ -40,6 +43,7 @@ export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet): 
     e: tokens.expiresAt,
     l: tokens.lifeSeconds,
     s: tokens.scope,
+    ...(tokens.refreshExpiresAt ? { x: tokens.refreshExpiresAt } : {}),
     ...(tokens.user ? { u: [tokens.user.id, tokens.user.name] } : {}),
   }
   return keyring.sealBinary('tokens', JSON.stringify(plain), key)
@@ -56,6 +60,7 @@ export function openTokens(keyring: Keyring, key: RecordKey, sealed: string): Op
       refreshToken: plain.r === null ? null : new Secret(plain.r),
       expiresAt: plain.e,
       lifeSeconds: plain.l,
+      refreshExpiresAt: plain.x ?? null,
       scope: plain.s,
       user: plain.u === undefined ? null : { id: plain.u[0], name: plain.u[1] },
     },

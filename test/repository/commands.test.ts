@@ -93,6 +93,7 @@ for (const [name, heading] of [
   ['OAUTH_REFUSED_GRANT', 'Recognise a refused refresh token'],
   ['OAUTH_AUTHORIZE_PARAMS', 'Send further parameters to the sign-in page'],
   ['OAUTH_END_SESSION_URL', 'Sign out at the authorization server'],
+  ['OAUTH_REUSE_SECONDS', 'Name the grace period of the authorization server'],
 ] as const) {
   t.test(`the server accepts the ${name} that docs/configuration.md shows`, async (t) => {
     const code = codeBlock('docs/configuration.md', heading, 'sh')

@@ -1,3 +1,4 @@
+import type { RefusedGrant } from '../../src/config/oauth.ts'
 import type { RevocationFailure } from '../../src/oauth/client.ts'
 import { CONNECT_TIMEOUT_MS, type RequestBounds } from '../../src/oauth/token-fetch.ts'
 import {
@@ -14,6 +15,7 @@ import type { ProtocolStep } from './faults.ts'
 import type { InvariantChecker } from './invariants.ts'
 import { Random } from './random.ts'
 import type { Replica } from './replica.ts'
+import type { ServerModel } from './server-models.ts'
 import type { VirtualClock } from './virtual-clock.ts'
 
 /** All tokens that descend from one sign-in. */
@@ -32,7 +34,8 @@ export interface RefreshToken {
   readonly text: string
   readonly family: Family
   readonly serial: number
-  used: boolean
+  /** At its first use it brought the tokens of this serial. */
+  used: { readonly at: number; readonly serial: number; times: number } | null
   /** When its access token expires by the clock of the process that received it. */
   clientExpiresAt: number
   /** Milliseconds of virtual time. */
@@ -46,6 +49,8 @@ export interface AccessToken {
   readonly serial: number
   /** True time, milliseconds of virtual time. */
   readonly expiresAt: number
+  /** A call has shown it to a resource server. */
+  used: boolean
 }
 
 /** One presentation of a refresh token, from the moment it leaves the process. */
@@ -118,8 +123,8 @@ export class SimulatedAuthorizationServer {
   readonly #clock: VirtualClock
   readonly #random: Random
   readonly #checker: InvariantChecker
-  /** Revokes the whole family when a refresh token is presented again after its use. */
-  readonly #strict: boolean
+  readonly #model: ServerModel
+  readonly #namesDead: boolean
   /** Called at each step that an aimed fault may wait for. */
   readonly #onStep: (step: ProtocolStep, by: Replica) => void
   readonly #refreshTokens = new Map<string, RefreshToken>()
@@ -132,7 +137,8 @@ export class SimulatedAuthorizationServer {
     this.#clock = deployment.clock
     this.#random = new Random(deployment.seed, 'authorization server')
     this.#checker = deployment.checker
-    this.#strict = deployment.settings.strict
+    this.#model = deployment.settings.server
+    this.#namesDead = deployment.settings.namesDead
     this.serviceMs = deployment.settings.crowd?.serviceMs ?? 0
     const replicas = { length: deployment.settings.replicas }
     this.faults = Array.from(replicas, () => ({ cut: 0, delayMs: 0 }))
@@ -140,7 +146,8 @@ export class SimulatedAuthorizationServer {
     this.#onStep = (step, by) => deployment.onStep(step, by.index)
   }
 
-  newFamily(user: number, lifeSeconds: number, rotates: boolean): Family {
+  newFamily(user: number, lifeSeconds: number): Family {
+    const { rotates } = this.#model
     this.#families += 1
     return { id: this.#families, user, lifeSeconds, rotates, serial: 0, revoked: false, expiresAt: 0 }
   }
@@ -156,14 +163,20 @@ export class SimulatedAuthorizationServer {
       text: refreshToken,
       family,
       serial,
-      used: false,
+      used: null,
       clientExpiresAt: expiresAt,
       issuedAt: this.#clock.now,
       presentations: [],
     })
     const trueExpiry = this.#clock.now + lifeSeconds * 1_000
     family.expiresAt = trueExpiry
-    this.#accessTokens.set(accessToken, { text: accessToken, family, serial, expiresAt: trueExpiry })
+    this.#accessTokens.set(accessToken, {
+      text: accessToken,
+      family,
+      serial,
+      expiresAt: trueExpiry,
+      used: false,
+    })
     this.#accessTokens.delete(`at-${id}-${serial - 4}`)
     return {
       accessToken: new Secret(accessToken),
@@ -209,7 +222,7 @@ export class SimulatedAuthorizationServer {
       }
       const noResponse = (cause: unknown): void => {
         if (presentation !== null) this.#checker.closed(presentation)
-        finish(classifyFailure(new NoTokenResponse(presentation !== null, cause), REFRESH))
+        finish(classifyFailure(new NoTokenResponse(presentation !== null, cause), () => false))
       }
       const onAbort = (): void => noResponse(signal.reason)
       const broken = (): void => noResponse(new Error('the connection broke'))
@@ -310,14 +323,19 @@ export class SimulatedAuthorizationServer {
   #decide({ presentation, requestedAt }: Exchange): TokenOutcome {
     const { token, by } = presentation
     const { family } = token
-    if (token.used) this.#checker.reused(presentation)
-    if (token.used && this.#strict && !family.revoked) {
-      family.revoked = true
-      this.#checker.note('auth', `${token.text} was presented again: the family is revoked`)
+    const { used } = token
+    if (used !== null) {
+      this.#checker.reused(presentation)
+      if (!family.revoked && this.#grantsAgain(used, family))
+        return this.#again(presentation, used, requestedAt)
+      if (this.#model.reuse === 'ends' && !family.revoked) {
+        family.revoked = true
+        this.#checker.note('auth', `${token.text} was presented again: the family is revoked`)
+      }
     }
-    if (family.revoked || token.used) return outcomeOf(INVALID_GRANT)
-    if (family.rotates) token.used = true
+    if (family.revoked || used !== null) return this.#dead(presentation)
     const tokens = this.issue(family, requestedAt)
+    if (family.rotates) token.used = { at: this.#clock.now, serial: family.serial, times: 0 }
     this.#checker.rotated(presentation, family.serial)
     this.#onStep('rotated', by)
     // A server that does not rotate responds without a refresh token, and the old one stays in force.
@@ -326,6 +344,45 @@ export class SimulatedAuthorizationServer {
     token.clientExpiresAt = tokens.expiresAt
     token.issuedAt = this.#clock.now
     return { kind: 'granted', tokens: { ...tokens, refreshToken: null } }
+  }
+
+  #grantsAgain({ at, serial, times }: NonNullable<RefreshToken['used']>, { id }: Family): boolean {
+    const { untilUsed, graceSeconds, graceUses } = this.#model
+    if (untilUsed) return this.#accessTokens.get(`at-${id}-${serial}`)?.used === false
+    return times < graceUses && this.#clock.now < at + graceSeconds * 1_000
+  }
+
+  #again(
+    presentation: Presentation,
+    used: NonNullable<RefreshToken['used']>,
+    requestedAt: number,
+  ): TokenOutcome {
+    const { family, text } = presentation.token
+    used.times += 1
+    this.#checker.note('auth', `${text} is granted again`)
+    if (this.#model.again === 'another') {
+      const tokens = this.issue(family, requestedAt)
+      this.#checker.rotated(presentation, family.serial)
+      return { kind: 'granted', tokens }
+    }
+    this.#checker.rotated(presentation, used.serial)
+    const first = this.#refreshTokens.get(`rt-${family.id}-${used.serial}`)!
+    const tokens = {
+      accessToken: new Secret(`at-${family.id}-${used.serial}`),
+      refreshToken: new Secret(first.text),
+      lifeSeconds: family.lifeSeconds,
+      expiresAt: requestedAt + family.lifeSeconds * 1_000 - (this.#clock.now - first.issuedAt),
+      scope: null,
+    }
+    return { kind: 'granted', tokens }
+  }
+
+  #dead(presentation: Presentation): TokenOutcome {
+    const { dead } = this.#model
+    const named = this.#namesDead ? [{ status: dead.status, code: dead.error }] : []
+    const outcome = outcomeOf({ ...dead, retryAfterSeconds: null }, named)
+    if (outcome.kind !== 'refused') this.#checker.diedUnnamed(presentation)
+    return outcome
   }
 
   async #revoke(by: Replica, text: string): Promise<RevocationFailure | null> {
@@ -346,14 +403,16 @@ export class SimulatedAuthorizationServer {
   }
 }
 
-const INVALID_GRANT: ErrorResponse = { status: 400, error: 'invalid_grant', retryAfterSeconds: null }
-
 /** What the server makes of such a response to a refresh. */
-function outcomeOf({ status, error, retryAfterSeconds }: ErrorResponse): TokenOutcome {
+function outcomeOf(
+  { status, error, retryAfterSeconds }: ErrorResponse,
+  named: readonly RefusedGrant[] = [],
+): TokenOutcome {
   const headers = new Headers()
   if (retryAfterSeconds !== null) headers.set('retry-after', String(retryAfterSeconds))
   const response = new Response(null, { status, headers })
-  return classifyFailure(new NoTokens(response, error === null ? '' : JSON.stringify({ error })), REFRESH)
+  return classifyFailure(
+    new NoTokens(response, error === null ? '' : JSON.stringify({ error })),
+    (answer: ErrorAnswer) => isRefusedRefresh(answer, named),
+  )
 }
-
-const REFRESH = (answer: ErrorAnswer): boolean => isRefusedRefresh(answer, [])

@@ -189,8 +189,7 @@ export class Browser {
     const { settings, authorizationServer, checker } = this.#deployment
     const random = this.#random
     const refreshable = !random.chance(settings.withoutRefreshToken)
-    const rotates = !random.chance(settings.withoutRotation)
-    const family = authorizationServer.newFamily(this.user, random.pick(settings.lives), rotates)
+    const family = authorizationServer.newFamily(this.user, random.pick(settings.lives))
     const before = this.session
     let session: Session | null = null
     const request = {

@@ -416,6 +416,7 @@ function apply(deployment: Deployment, fault: Fault, index: number): void {
   const until: Target['until'] = (ms, undo) => {
     const endsIn = Math.min(ms, Math.max(0, settings.faultsUntilMs - clock.now))
     if (disturbs) deployment.disturb(endsIn)
+    else checker.platformDisturbedUntil = Math.max(checker.platformDisturbedUntil, clock.now + endsIn)
     clock.in(endsIn, null, () => {
       checker.note('FAULT', `${fault.id} is over`)
       undo()

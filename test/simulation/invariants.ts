@@ -52,6 +52,10 @@ export interface Session {
   readonly endedAt: Map<Replica, number>
   userRevoked: boolean
   lastActivityAt: number
+  /** The refresh token of it that was presented again after its use. */
+  reused: RefreshToken | null
+  /** Its refresh token is dead, in words that the replicas do not know. */
+  diedUnnamed: boolean
   /** The resource server refused the access token of this serial. */
   refusedSerial: number
   refusedAt: number
@@ -76,6 +80,14 @@ const RENEWS_EVERY_MS = 1_500
 const RENEWAL_MS = 3_500
 /** A holder whose record has moved on has noticed by then. */
 const NOTICED_WITHIN_MS = 6_000
+/** Causes after which the refresh token was used, and no process has its successor. */
+const LOST_RESPONSES: ReadonlySet<LossCause> = new Set([
+  'response lost after rotation',
+  'crash while a token request was under way',
+  'request processed after its connection was closed',
+])
+/** After the lease has lapsed and the connection is closed, a refresh token in doubt is presented within this time. */
+const ASKS_WITHIN_MS = 15_000
 /** Requests in flight with which each replica begins. */
 const CROWD_BEGINS_AT = 8
 /** What is written this long before a master is replaced, or to it after that, may be lost. */
@@ -94,6 +106,8 @@ export class InvariantChecker {
   lost = 0
   /** Until when processes, or their connections to Redis, may be disturbed by faults. */
   disturbedUntil = 0
+  /** The same of both servers of the platform. */
+  platformDisturbedUntil = 0
   /** When the newest failover or restart of a master was, and the newest step of its clock forward. */
   failedOverAt = Number.NEGATIVE_INFINITY
   clockSteppedAt = Number.NEGATIVE_INFINITY
@@ -154,6 +168,8 @@ export class InvariantChecker {
       endedAt: new Map(),
       userRevoked: false,
       lastActivityAt: this.#clock.now,
+      reused: null,
+      diedUnnamed: false,
       refusedSerial: 0,
       refusedAt: Number.NEGATIVE_INFINITY,
       storedSerial: 1,
@@ -214,6 +230,8 @@ export class InvariantChecker {
       if (state !== 'finished' || outcome === 'in_doubt' || (outcome !== 'granted' && issued > 0)) doubts += 1
     }
     if (doubts === 0 || session.refusedSerial >= token.serial) return
+    // Where a used one is granted again it is presented once more.
+    if (doubts === 1 && now < token.presentations[0]!.sentAt + this.#settings.reuseMs) return
     // By the clock of the process or by the age that the store knows: either may be wrong. It has looked at its clock
     // before it took the lease, and so before a step that came meanwhile.
     const { lifeSeconds } = token.family
@@ -306,9 +324,48 @@ export class InvariantChecker {
 
   /** A refresh token that had been used was presented again. */
   reused({ state, token }: Presentation): void {
+    const session = this.#byFamily.get(token.family.id)
+    if (session !== undefined) session.reused = token
     // What was delivered before its connection was closed may be processed long after that.
     if (state === 'closed')
       this.#addCause(this.#byFamily.get(token.family.id), 'request processed after its connection was closed')
+  }
+
+  /** A dead refresh token was answered for in words that the replicas do not know. */
+  diedUnnamed({ token }: Presentation): void {
+    const session = this.#byFamily.get(token.family.id)
+    if (session === undefined || session.diedUnnamed) return
+    session.diedUnnamed = true
+    if (!this.lives(session)) return
+    if (session.causes.size === 0)
+      this.violated(
+        'a session ends without a documented cause',
+        `session ${session.family.id}: dead, unnamed`,
+      )
+    else if (this.#wouldBeKept(session)) this.#notKept(session)
+    else this.#lost(session)
+  }
+
+  /** Whether this server would have granted its refresh token again, and nothing hindered a replica to ask in time. */
+  #wouldBeKept({ causes, reused, beganAt }: Session): boolean {
+    const { server, reuseMs, clocksStep } = this.#settings
+    if (reused === null || clocksStep) return false
+    if ([...causes].some((cause) => !LOST_RESPONSES.has(cause))) return false
+    if (server.untilUsed) return true
+    if (reuseMs === 0 || server.graceSeconds === 0 || reused.used === null) return false
+    // It is granted again once for each response that may be lost: more than one were.
+    if (reused.presentations.filter(({ issued }) => issued > 0).length > 1) return false
+    // Entries of the due queue that a failover has lost come back within minutes.
+    if (this.failedOverAt > beganAt) return false
+    const { at } = reused.used
+    const reset = resetAfterMs(this.#settings)
+    const quietFrom = Math.max(at, this.disturbedUntil, this.platformDisturbedUntil + reset)
+    return quietFrom + leaseMs(this.#settings) + reset + ASKS_WITHIN_MS < at + server.graceSeconds * 1_000
+  }
+
+  #notKept({ family }: Session): void {
+    const { name } = this.#settings.server
+    this.violated('a session is lost although its server would have kept it', `session ${family.id}, ${name}`)
   }
 
   rotated(presentation: Presentation, serial: number): void {
@@ -418,6 +475,7 @@ export class InvariantChecker {
       )
     if (reason === 'refused' && session.causes.size === 0)
       this.violated('a session ends without a documented cause', `session ${session.family.id}: refused`)
+    else if (reason === 'refused' && this.#wouldBeKept(session)) this.#notKept(session)
     else if (reason === 'refused') this.#lost(session)
     if (reason === 'idle' && this.#activityWasLost(session)) {
       this.#count('activity lost with a master or a process')

@@ -196,6 +196,21 @@ export const MUTATIONS: readonly Mutation[] = [
     find: 'if (monotonic() >= giveUpAt && !mayBeQueued()) giveUp()',
     put: 'if (monotonic() >= giveUpAt) giveUp()',
   },
+  // A server that grants a used refresh token again.
+  {
+    name: 'granted-again-for-ever',
+    what: 'a refresh token in doubt is presented again more than once',
+    file: RULES,
+    find: 'return doubts === 1 && doubtAgeMs !== null',
+    put: 'return doubts >= 1 && doubtAgeMs !== null',
+  },
+  {
+    name: 'grace-not-used',
+    what: 'a refresh token in doubt waits for the expiry although it would be granted again',
+    file: RULES,
+    find: 'isGrantedAgain(doubts, doubtAgeMs, facts.reuseMs) ? 0 : leftMs',
+    put: 'leftMs',
+  },
   // The rules of cache and outbox.
   {
     name: 'ends-not-noticed-here',
@@ -236,7 +251,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'late-response-dropped',
     what: 'a response that comes after its timeout is not used',
     file: REFRESH,
-    find: 'void track(done.then((late) => conclude(options, presented, late, true)))',
+    find: 'void track(done.then((late) => conclude(options, self, presented, late, true)))',
     put: 'void done',
   },
   {

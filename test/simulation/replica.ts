@@ -147,6 +147,7 @@ export class Replica implements Owner {
         timing,
         concurrency: settings.concurrency,
         timeoutMs: settings.timeoutMs,
+        reuseMs: settings.reuseMs,
         shutdownMs: settings.shutdownMs,
         random: () => this.random.next(),
       },

@@ -33,6 +33,7 @@ export class SimulatedResourceServer {
         if (token !== null) checker.tokenRefused(token)
         return respond({ kind: 'token_refused', namesInvalidToken: true, status: 401 }, null)
       }
+      token.used = true
       respond({ kind: 'finished', status: 200 }, token.family.user)
     })
   }

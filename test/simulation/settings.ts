@@ -1,6 +1,7 @@
 import type { RefreshTiming } from '../../src/vault/refresh/rules.ts'
 import { drawWithoutFaults, type FaultKind } from './faults.ts'
 import { Random } from './random.ts'
+import { SERVER_MODELS, type ServerModel } from './server-models.ts'
 
 type Topology = 'single' | 'failover' | 'cluster'
 
@@ -13,6 +14,8 @@ export interface Settings {
   readonly browsers: number
   readonly timing: RefreshTiming
   readonly timeoutMs: number
+  /** For how long the operator says that a used refresh token is granted again. */
+  readonly reuseMs: number
   readonly concurrency: number
   readonly idleMs: number
   readonly maxMs: number
@@ -22,9 +25,10 @@ export interface Settings {
   readonly lives: readonly number[]
   /** Of sign-ins that bring no refresh token. */
   readonly withoutRefreshToken: number
-  /** Of families whose refresh tokens do not rotate. */
-  readonly withoutRotation: number
-  readonly strict: boolean
+  /** How the authorization server treats used refresh tokens. */
+  readonly server: ServerModel
+  /** Whether the operator has named the words in which that server reports a dead refresh token. */
+  readonly namesDead: boolean
   /** The resource server asks the authorization server whether a token was revoked. */
   readonly introspects: boolean
   /** Faults may happen until then. */
@@ -101,8 +105,9 @@ export function withCrowd(settings: Settings, { sessions, replicas, serviceMs }:
     maxMs: 43_200_000,
     lives: [lifeMs / 1_000],
     withoutRefreshToken: 0,
-    withoutRotation: 0,
-    strict: true,
+    reuseMs: 0,
+    server: STRICTEST,
+    namesDead: true,
     faults: 0,
     scenario: false,
     clocksStep: false,
@@ -112,6 +117,13 @@ export function withCrowd(settings: Settings, { sessions, replicas, serviceMs }:
     faultsUntilMs: crowd.downAt + crowd.downMs + sessions * serviceMs * 1.1 + CROWD_SLACK_MS,
   }
 }
+
+/** What an operator sets for such a server. */
+function reuseMsOf({ rotates, graceSeconds }: ServerModel): number {
+  return (rotates ? graceSeconds : 3_600) * 1_000
+}
+
+const STRICTEST = SERVER_MODELS.find(({ name }) => name === 'keycloak, rotation')!
 
 /** Time for the replicas to start, and for the first requests after a pause of theirs. */
 const CROWD_SLACK_MS = 15_000
@@ -129,6 +141,8 @@ function drawUsual(seed: number): Settings {
         ? 420_000
         : random.between(3_000_000, 6_000_000)
   const clocksStep = !limits && random.chance(0.3)
+  // A server that revokes on reuse is where a mistake costs most.
+  const server = random.chance(0.4) ? STRICTEST : random.pick(SERVER_MODELS)
   const idleMs = limits ? random.pick([30_000, 60_000, 120_000]) : 7_200_000
   return {
     topology,
@@ -145,6 +159,7 @@ function drawUsual(seed: number): Settings {
       { aheadSeconds: 20, thresholdSeconds: 5 },
     ]),
     timeoutMs: random.pick([1_000, 2_000, 5_000, 10_000, 10_000]),
+    reuseMs: random.chance(0.8) ? reuseMsOf(server) : 0,
     concurrency: random.pick([64, 64, 4, 2]),
     idleMs,
     maxMs: limits ? random.pick([60_000, 150_000, 300_000]) : 43_200_000,
@@ -153,8 +168,8 @@ function drawUsual(seed: number): Settings {
       ? [600, 3_600]
       : random.pick([[60], [15, 30], [20, 90], [12, 45, 300], [20], [40, 0], [3, 30]]),
     withoutRefreshToken: random.chance(0.2) ? 0.2 : 0,
-    withoutRotation: random.chance(0.1) ? 0.3 : 0,
-    strict: random.chance(0.7),
+    server,
+    namesDead: random.chance(0.7),
     introspects: random.chance(0.5),
     faultsUntilMs,
     faults: calm ? random.int(3) : random.int(16),

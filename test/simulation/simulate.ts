@@ -182,7 +182,7 @@ async function everySessionIsServed({
         browser.call(replica, (response) => {
           // Tokens that are dead when they arrive cannot be used, and a limit may have passed by now.
           if (response?.status === 200 || session.family.lifeSeconds < 5 || !checker.lives(session)) return
-          if (response?.status === 401) return
+          if (response?.status === 401 || session.diedUnnamed) return
           // Since a step back of Redis' clock a refusal may still wait for the response to an earlier presentation.
           if (settings.clocksStep && session.causes.size > 0) return
           // After a lost response a replica whose clock is ahead waits for the expiry by the right clock (docs/limits.md).

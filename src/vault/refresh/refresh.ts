@@ -6,11 +6,20 @@ import type { TokenOutcome } from '../../oauth/token-response.ts'
 import { withTimeout } from '../../timeout.ts'
 import type { Sessions } from '../lifecycle.ts'
 import type { LiveSession } from '../session.ts'
+import type { Answered } from '../store/record.ts'
 import { inLog, type SessionStore, StoreUnavailable } from '../store/store.ts'
 import { createFailing, type Failing } from './failing.ts'
 import type { Gate, Pass } from './gate.ts'
 import { type Presentation, present } from './presentation.ts'
-import { type Judgement, judge, leaseMs, mayPresent, type NotGranted, resetAfterMs } from './rules.ts'
+import {
+  type Judgement,
+  judge,
+  leaseMs,
+  mayPresent,
+  type NotGranted,
+  resetAfterMs,
+  type UnknownAnswer,
+} from './rules.ts'
 
 export type RefreshTrigger = 'request' | 'schedule' | 'invalid_token'
 
@@ -27,12 +36,15 @@ export type RefreshResult =
   { kind: 'granted'; session: LiveSession } | NotGranted
 
 interface RefreshOptions {
-  store: Pick<SessionStore, 'beginRefresh' | 'renewLease' | 'releaseLease' | 'health'>
+  store: Pick<SessionStore, 'beginRefresh' | 'renewLease' | 'releaseLease' | 'schedule' | 'health'>
   sessions: Pick<Sessions, 'replaceTokens' | 'endRefused'>
   authorizationServer: Pick<AuthorizationServer, 'refresh'>
   gate: Gate
-  /** `timeoutMs`: how long callers wait for a token response. `random`: in [0, 1). */
-  pace: { timeoutMs: number; random: () => number }
+  /**
+   * `timeoutMs`: how long callers wait for a token response. `reuseMs`: for so long the authorization server grants a used
+   * refresh token again. `random`: in [0, 1).
+   */
+  pace: { timeoutMs: number; reuseMs: number; random: () => number }
   clock: Clock
   log: Logger
   events: Pick<RefreshEvents, 'refreshed'>
@@ -57,6 +69,17 @@ const UNSENT_TOLERANCE_MS = 100
 /** A result so long after the last instant to send shows a stalled process: an unsent request then proves no failure. */
 const STALL_MS = 250
 
+/** What one process knows. Monotonic instants. */
+interface Self {
+  readonly startedAt: number
+  stopping: boolean
+  readonly failing: Failing
+  /** When new tokens of any session were granted. */
+  grantedAt: number
+  /** When the log warned of an answer, by what it said. */
+  readonly warnedAt: Map<string, number>
+}
+
 /** The right to present a refresh token once. */
 interface Lease {
   kind: 'present'
@@ -66,6 +89,8 @@ interface Lease {
   /** Monotonic. Read before the store was asked, so the lease ends no sooner than its length after this. */
   leasedAt: number
   doubts: number
+  answered: Answered
+  msSinceAnswer: number | null
   leftMs: number
   earlierOpenMs: number
 }
@@ -84,8 +109,13 @@ export function createRefresh(options: RefreshOptions): Refresh {
   const { gate, clock, log, pace } = options
   const working = new Set<Promise<unknown>>()
   const open = new Set<Presentation>()
-  const self = { startedAt: clock.monotonic(), stopping: false }
-  const failing = createFailing(clock.monotonic)
+  const self: Self = {
+    startedAt: clock.monotonic(),
+    stopping: false,
+    failing: createFailing(clock.monotonic),
+    grantedAt: Number.NEGATIVE_INFINITY,
+    warnedAt: new Map(),
+  }
   let closing: NodeJS.Timeout | undefined
 
   async function refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
@@ -101,8 +131,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
       open.add(presentation)
       const done = presentation.outcome.finally(() => open.delete(presentation))
       const outcome = await withTimeout(done, pace.timeoutMs + UNSENT_TOLERANCE_MS)
-      if (outcome === null) void track(done.then((late) => conclude(options, failing, presented, late, true)))
-      return await conclude(options, failing, presented, outcome, false)
+      if (outcome === null) void track(done.then((late) => conclude(options, self, presented, late, true)))
+      return await conclude(options, self, presented, outcome, false)
     } finally {
       pass.leave()
     }
@@ -143,8 +173,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
  * lease, before the request leaves: a crash leaves it in the record.
  */
 async function takeLease(
-  { store, gate, clock, pace: { timeoutMs } }: RefreshOptions,
-  self: { startedAt: number; stopping: boolean },
+  { store, gate, clock, pace: { timeoutMs, reuseMs } }: RefreshOptions,
+  self: Self,
   { session, trigger }: Pick<PresentedLease, 'session' | 'trigger'>,
 ): Promise<Lease | NotGranted> {
   const { key, record, tokens } = session
@@ -167,12 +197,17 @@ async function takeLease(
     tokens,
     leftMs: leftMs(),
     timeoutMs,
+    reuseMs,
     endpointIsLate: gate.isLate(),
     msSinceIncident: store.health.msSinceIncident(key),
     msSinceStart: record.leaseUntil > 0 ? clock.monotonic() - self.startedAt : Number.POSITIVE_INFINITY,
     stopping: self.stopping,
   })
-  if (may.kind === 'present') return { ...may, session, attempt, leasedAt }
+  if (may.kind === 'present') {
+    // The queue has it for long after the time in which the token would be granted again.
+    if (forced && reuseMs > 0) await store.schedule(key, leaseMs(timeoutMs))
+    return { ...may, session, attempt, leasedAt }
+  }
   if (begun.kind === 'granted' && may.kind === 'wait')
     await store.releaseLease(key, { attempt, inDoubt: null, retryInMs: may.ms })
   return may
@@ -217,7 +252,7 @@ function isAnswer(outcome: TokenOutcome): boolean {
  */
 async function conclude(
   options: RefreshOptions,
-  failing: Failing,
+  self: Self,
   presented: PresentedLease,
   outcome: TokenOutcome | null,
   late: boolean,
@@ -227,14 +262,19 @@ async function conclude(
   const at = clock.monotonic()
   const judgement = judge(outcome, {
     doubts: presented.doubts,
+    answered: presented.answered,
+    msSinceAnswer: presented.msSinceAnswer,
     leftMs: presented.leftMs - (at - sentAt),
     earlierOpenMs: presented.earlierOpenMs - (at - sentAt),
     overtaken: presented.presentation.isOvertaken(),
     stalled: sentAt >= sendBefore || at >= sendBefore + STALL_MS,
     endpointIsLate: gate.isLate(),
+    msSinceGranted: at - self.grantedAt,
+    reuseMs: pace.reuseMs,
     random: pace.random(),
   })
-  const { callers, works, event } = judgement
+  const { callers, works, event, unknown = null } = judgement
+  if (outcome?.kind === 'granted') self.grantedAt = at
   // Counted once, as in doubt, unless a late response still brings tokens.
   if (!late || outcome?.kind === 'granted')
     events.refreshed(trigger, outcome?.kind ?? 'in_doubt', (at - sentAt) / 1_000)
@@ -242,17 +282,38 @@ async function conclude(
   if (works !== null) pass.report(works, retryAfter === null ? null : retryAfter * 1_000)
   const reason = outcome !== null && 'reason' in outcome ? outcome.reason : undefined
   if (event !== null) {
-    failing.note(session.key)
+    self.failing.note(session.key)
     const retryInMs = callers.kind === 'wait' ? Math.round(callers.ms) : 0
     log.warn({ event, reason, retryInMs, recordKey: inLog(session.key) }, TEXTS[event])
   }
-  const recovered = outcome?.kind === 'granted' ? failing.take(session.key) : null
+  if (unknown !== null) warnOf(unknown, { log, self, at, recordKey: inLog(session.key) })
+  const recovered = outcome?.kind === 'granted' ? self.failing.take(session.key) : null
   if (recovered !== null)
     log.info({ event: 'refresh.recovered', ...recovered, recordKey: inLog(session.key) }, RECOVERED)
   return await apply(options, presented, judgement, reason)
 }
 
 const RECOVERED = 'a refresh brought tokens after attempts that failed: the session was not affected'
+
+/** Warns once an hour of each answer, and once of each that is proven. */
+function warnOf(
+  { answer, refusedGrant }: UnknownAnswer,
+  { log, self: { warnedAt }, at, recordKey }: { log: Logger; self: Self; at: number; recordKey: string },
+): void {
+  const name = `${answer} ${refusedGrant !== null}`
+  if (at - (warnedAt.get(name) ?? Number.NEGATIVE_INFINITY) < WARN_EVERY_MS) return
+  // The codes are text of the token endpoint, so there may be any number.
+  if (warnedAt.size >= MOST_ANSWERS) warnedAt.clear()
+  warnedAt.set(name, at)
+  const [status, code] = answer.split(':')
+  const setting = refusedGrant === null ? undefined : `OAUTH_REFUSED_GRANT=${refusedGrant}`
+  log.warn(
+    { event: 'refresh.unknown_answer', status: Number(status), error: code, setting, recordKey },
+    setting === undefined
+      ? 'the token endpoint rejects a refresh in words that are not known: the session backs off alone, and its user is offered a new sign-in'
+      : 'the token endpoint keeps rejecting a refresh in the same words: if they mean a dead refresh token there, add the value of setting',
+  )
+}
 
 /** Writes what follows to the record. */
 async function apply(
@@ -269,7 +330,12 @@ async function apply(
       return await sessions.replaceTokens(session, write.tokens)
     case 'release': {
       const inDoubt = write.doubts === null ? null : { gen: record.gen, doubts: write.doubts }
-      await store.releaseLease(key, { attempt, inDoubt, retryInMs: write.retryInMs })
+      await store.releaseLease(key, {
+        attempt,
+        inDoubt,
+        retryInMs: write.retryInMs,
+        answered: write.answered,
+      })
       return callers
     }
     case 'end': {
@@ -279,6 +345,9 @@ async function apply(
     }
   }
 }
+
+const WARN_EVERY_MS = 3_600_000
+const MOST_ANSWERS = 100
 
 const NO_TOKENS = 'a refresh brought no tokens: the next attempt follows after retryInMs'
 

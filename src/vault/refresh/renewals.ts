@@ -211,6 +211,7 @@ function finalWait(result: Exclude<RefreshResult, { kind: 'granted' }>, isValid:
       return isValid ? result : null
     case 'unanswered':
     case 'unavailable':
+    case 'rejected':
       return result
   }
 }

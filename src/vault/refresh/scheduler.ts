@@ -8,7 +8,7 @@ import { type DueQueue, StoreUnavailable } from '../store/store.ts'
 import type { Gate } from './gate.ts'
 import type { RefreshEvents, RefreshResult } from './refresh.ts'
 import type { JoinAttempt } from './renewals.ts'
-import { dueAfterMs, dueAt, type RefreshTiming } from './rules.ts'
+import { dueAfterMs, dueAt, isGrantedAgain, type RefreshTiming } from './rules.ts'
 
 interface SchedulerOptions {
   store: Pick<DueQueue, 'claimDue' | 'schedule'>
@@ -18,6 +18,8 @@ interface SchedulerOptions {
   /** Sessions handled at once. */
   concurrency: number
   timing: RefreshTiming
+  /** The authorization server grants a used refresh token again for so long; 0: it does not. */
+  reuseMs: number
   /** A claimed session comes back after this if its replica dies. */
   claimMs: number
   clock: Clock
@@ -26,7 +28,7 @@ interface SchedulerOptions {
   events: Pick<RefreshEvents, 'lagged'>
 }
 
-type Times = Pick<SchedulerOptions, 'timing' | 'clock' | 'random'>
+type Times = Pick<SchedulerOptions, 'timing' | 'reuseMs' | 'clock' | 'random'>
 
 /** When the session ends if its browser stays away. */
 type IdleLimit = Pick<SessionRecord, 'idleEndsAt'>
@@ -195,8 +197,10 @@ async function refresh(session: LiveSession, options: SchedulerOptions): Promise
 function msUntilLook(
   { tokens, record }: LiveSession,
   storeNow: number,
-  { timing, clock, random }: Times,
+  { timing, reuseMs, clock, random }: Times,
 ): number {
+  // Its refresh was begun by a process that is gone, perhaps long before it was due.
+  if (isGrantedAgain(record.doubts, storeNow - record.doubtAt, reuseMs)) return 0
   // By this process's clock or by the store's, whichever is earlier: a clock that is wrong then delays no refresh.
   const msUntilDue = (spread: number): number => {
     if (tokens.refreshToken === null) return Number.POSITIVE_INFINITY

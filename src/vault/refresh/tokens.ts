@@ -32,6 +32,8 @@ interface TokensPace {
   concurrency: number
   /** How long callers wait for a token response. */
   timeoutMs: number
+  /** The authorization server grants a used refresh token again for so long; 0: it does not. */
+  reuseMs: number
   /** How long a stop may take in all. */
   shutdownMs: number
   /** In [0, 1). */
@@ -90,6 +92,7 @@ export function createTokens(options: TokensOptions): Tokens {
     gate,
     concurrency,
     timing,
+    reuseMs: pace.reuseMs,
     claimMs: leaseMs(timeoutMs),
     clock,
     random,

@@ -44,6 +44,8 @@ const FACTS = {
    * counts each before it leaves, so one that is under way is included.
    */
   doubts: fact('d', 0),
+  /** When the lease of the first of them was taken; 0 if that is not known. */
+  doubtAt: fact('da', 0),
   /** The attempt that holds the lease. A lease without a holder is the pause after a failover. */
   lease: fact('l', ''),
   /** Until when the lease is held, or refreshes are paused after a failover. */
@@ -54,6 +56,10 @@ const FACTS = {
   /** No refresh before this instant. */
   retryAt: fact('r', 0),
   retrySetAt: fact('ra', 0),
+  /** See `Answered`. */
+  answer: fact('n', ''),
+  answerTimes: fact('nt', 0),
+  answerAlone: fact('na', 0),
   /** The last forced refresh, and the generation that it replaced. */
   forcedAt: fact('a', 0),
   forcedGen: fact('ag', 0),
@@ -256,14 +262,35 @@ export interface BeginRefreshRequest {
   forcedWindowMs: number
 }
 
+/**
+ * What the token endpoint has answered to the refreshes of this generation, where it neither granted nor refused them.
+ */
+export interface Answered {
+  /** The newest answer, as the rules of a refresh name it; '' for none. */
+  readonly answer: string
+  /** How many in a row were equal. */
+  readonly times: number
+  /** How many of these concern this grant alone: others were granted meanwhile, or the answer itself says so. */
+  readonly alone: number
+}
+
 /** Whether the lease was taken. */
 export type BeginRefreshResult =
   /**
    * `attempt` holds the lease, and its doubt is counted. `doubts`: those before this presentation. `openForMs`: an
    * earlier holder never released its lease, and its presentation is open for this long; 0 if there is none.
-   * `ageMs`: since the tokens were written, by the store's clock; null if that is not known.
+   * `ageMs`: since the tokens were written, by the store's clock; null if that is not known. `doubtAgeMs`: since the lease
+   * of the first doubt, likewise. `msSinceAnswer`: since the last release, which followed `answered`; null for none.
    */
-  | { kind: 'granted'; doubts: number; openForMs: number; ageMs: number | null }
+  | {
+      kind: 'granted'
+      doubts: number
+      openForMs: number
+      ageMs: number | null
+      doubtAgeMs: number | null
+      answered: Answered
+      msSinceAnswer: number | null
+    }
   /** The tokens are of another generation already. */
   | { kind: 'replaced' }
   /** Another attempt took the lease `ageMs` ago and holds it for `waitMs` more, longer if it renews. */
@@ -271,13 +298,13 @@ export type BeginRefreshResult =
   /** Another server has the record since the last refresh and may lack newer tokens: nobody refreshes for `waitMs`. */
   | { kind: 'paused'; waitMs: number }
   /** An earlier attempt failed: nobody refreshes for `waitMs`. The first forced refresh does not wait for it. */
-  | { kind: 'backing_off'; waitMs: number }
+  | { kind: 'backing_off'; waitMs: number; answered: Answered }
   /** A forced refresh brought these tokens within the window. */
   | { kind: 'forced_before' }
   | { kind: 'gone' }
 
-/** Once the access token has expired no back-off is longer: the longest `Retry-After` that is honoured. */
-const LONGEST_BACK_OFF_MS = 60_000
+/** Once the access token has expired no back-off is longer: that of a grant that alone is rejected. */
+const LONGEST_BACK_OFF_MS = 300_000
 
 export interface RenewLeaseRequest {
   gen: number
@@ -302,6 +329,8 @@ export interface ReleaseLeaseRequest {
   inDoubt: InDoubt | null
   /** Nobody refreshes for this time. */
   retryInMs: number
+  /** What the token endpoint has answered by now; absent or null leaves what is known. */
+  answered?: Answered | null
 }
 
 export interface ReplaceTokensRequest {
@@ -370,7 +399,19 @@ function longestBackOffMsOf({ livesMs }: Pick<BeginRefreshRequest, 'livesMs'>): 
 }
 
 /** Of a record whose tokens have just been written. */
-const FREE = { lease: '', leaseUntil: 0, leasedAt: 0, openUntil: 0, retryAt: 0, retrySetAt: 0, doubts: 0 }
+const FREE = {
+  ...{
+    lease: '',
+    leaseUntil: 0,
+    leasedAt: 0,
+    openUntil: 0,
+    retryAt: 0,
+    retrySetAt: 0,
+    doubts: 0,
+    doubtAt: 0,
+  },
+  ...{ answer: '', answerTimes: 0, answerAlone: 0 },
+}
 
 /** `wall`: by the same clock as `createdAt` and `endsAt`. */
 function create(
@@ -438,15 +479,15 @@ function beginRefresh(request: BeginRefreshRequest): Step<BeginRefreshResult> {
   const { gen, attempt, leaseMs, openMs, forcedWindowMs } = request
   return onRecord<BeginRefreshResult>({ kind: 'gone' }, (record, { now, history }) => {
     if (record.gen !== gen) return [record, { kind: 'replaced' }]
-    const granted = (doubts: number, openUntil: number): BeginRefreshResult => {
-      const ageMs = now - record.replacedAt
-      return {
-        kind: 'granted',
-        doubts,
-        openForMs: Math.max(0, openUntil - now),
-        ageMs: ageMs < 0 ? null : ageMs,
-      }
-    }
+    const granted = (doubts: number, openUntil: number): BeginRefreshResult => ({
+      kind: 'granted',
+      doubts,
+      openForMs: Math.max(0, openUntil - now),
+      ageMs: msSince(record.replacedAt, now),
+      doubtAgeMs: doubts === 0 || record.doubtAt === 0 ? null : msSince(record.doubtAt, now),
+      answered: answeredOf(record),
+      msSinceAnswer: record.answer === '' ? null : msSince(record.retrySetAt, now),
+    })
     // No later than now, where the clock has stepped back since.
     const leasedAt = Math.min(record.leasedAt, now)
     const openBefore = Math.min(record.openUntil, now + openMs)
@@ -476,11 +517,21 @@ function beginRefresh(request: BeginRefreshRequest): Step<BeginRefreshResult> {
     const backOffMs = Math.min(record.retryAt, record.retrySetAt + longestBackOffMsOf(request)) - now
     // One that was set later than now was written by a clock that has stepped back since.
     if (backOffMs > 0 && record.retrySetAt <= now && (!forced || forcedBefore))
-      return [record, { kind: 'backing_off', waitMs: backOffMs }]
+      return [record, { kind: 'backing_off', waitMs: backOffMs, answered: answeredOf(record) }]
     const window = forced ? { forcedAt: now, forcedGen: gen } : {}
-    const leased = { lease: attempt, leaseUntil: now + leaseMs, leasedAt: now, openUntil }
-    return [{ ...record, ...window, ...leased, doubts: record.doubts + 1 }, granted(record.doubts, openUntil)]
+    const doubt = { doubts: record.doubts + 1, doubtAt: record.doubts === 0 ? now : record.doubtAt }
+    const leased = { lease: attempt, leaseUntil: now + leaseMs, leasedAt: now, openUntil, ...doubt }
+    return [{ ...record, ...window, ...leased }, granted(record.doubts, openUntil)]
   })
+}
+
+/** null where the clock has stepped back since. */
+function msSince(at: number, now: number): number | null {
+  return at > now ? null : now - at
+}
+
+function answeredOf({ answer, answerTimes: times, answerAlone: alone }: StoredRecord): Answered {
+  return { answer, times, alone }
 }
 
 function renewLease({ gen, attempt, doubts, leaseMs }: RenewLeaseRequest): Step<RenewLeaseResult> {
@@ -493,18 +544,24 @@ function renewLease({ gen, attempt, doubts, leaseMs }: RenewLeaseRequest): Step<
   })
 }
 
-function releaseLease({ attempt, inDoubt, retryInMs }: ReleaseLeaseRequest): Step<void> {
+function releaseLease({ attempt, inDoubt, retryInMs, answered = null }: ReleaseLeaseRequest): Step<void> {
+  const answers =
+    answered === null
+      ? {}
+      : { answer: answered.answer, answerTimes: answered.times, answerAlone: answered.alone }
   return onRecord(undefined, (record, { now }) => {
     const retryAt = now + Math.ceil(retryInMs)
     if (record.lease === attempt) {
       const doubts = record.doubts - (inDoubt === null ? 1 : 0)
-      return [{ ...record, lease: '', leaseUntil: 0, retryAt, retrySetAt: now, doubts }, undefined]
+      const doubtAt = doubts === 0 ? 0 : record.doubtAt
+      const free = { lease: '', leaseUntil: 0, retryAt, retrySetAt: now, doubts, doubtAt }
+      return [{ ...record, ...free, ...answers }, undefined]
     }
     // A server that knows fewer doubts than this presentation left has lost its lease.
     if (inDoubt === null || record.gen !== inDoubt.gen || record.doubts >= inDoubt.doubts)
       return [record, undefined]
     const later = { retryAt: Math.max(retryAt, record.retryAt), retrySetAt: now }
-    return [{ ...record, ...later, doubts: inDoubt.doubts }, undefined]
+    return [{ ...record, ...later, ...answers, doubts: inDoubt.doubts }, undefined]
   })
 }
 

@@ -10,7 +10,7 @@ import {
   resetAfterMs,
 } from '../../../src/vault/refresh/rules.ts'
 import type { BeginRefreshResult } from '../../../src/vault/store/record.ts'
-import { TIMING, UNAVAILABLE } from './virtual-replicas.ts'
+import { answered, TIMING, UNAVAILABLE } from './virtual-replicas.ts'
 
 const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
 const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }
@@ -32,10 +32,13 @@ t.test('when a session is due, and how long a lease and a presentation last', as
   t.ok(leaseMs(10_000) >= 13_000, 'the lease outlives the token request')
 })
 
+const NO_ANSWER = { answer: '', times: 0, alone: 0 }
+
 const LEASE_FACTS = {
   tokens: HOUR,
   leftMs: 60_000,
   timeoutMs: 10_000,
+  reuseMs: 0,
   msSinceIncident: Number.POSITIVE_INFINITY,
   msSinceStart: Number.POSITIVE_INFINITY,
   endpointIsLate: false,
@@ -43,16 +46,25 @@ const LEASE_FACTS = {
 }
 
 t.test('whether a refresh token may be presented', async (t) => {
-  const lease = (doubts: number, ageMs: number | null = null): BeginRefreshResult => ({
+  const lease = (
+    doubts: number,
+    ageMs: number | null = null,
+    doubtAgeMs: number | null = doubts === 0 ? null : 20_000,
+  ): BeginRefreshResult => ({
     kind: 'granted',
     doubts,
     openForMs: 7_000,
     ageMs,
+    doubtAgeMs,
+    answered: NO_ANSWER,
+    msSinceAnswer: null,
   })
   const wait = (why: string, ms: number) => ({ kind: 'wait', why, ms })
   const present = (doubts: number, leftMs: number) => ({
     kind: 'present',
     doubts,
+    answered: NO_ANSWER,
+    msSinceAnswer: null,
     leftMs,
     earlierOpenMs: 7_000,
   })
@@ -68,7 +80,18 @@ t.test('whether a refresh token may be presented', async (t) => {
       {},
       wait('unanswered', 14_000),
     ],
-    ['the last attempt failed', { kind: 'backing_off', waitMs: 900 }, {}, wait('unavailable', 900)],
+    [
+      'the last attempt failed',
+      { kind: 'backing_off', waitMs: 900, answered: NO_ANSWER },
+      {},
+      wait('unavailable', 900),
+    ],
+    [
+      'this grant alone is rejected',
+      { kind: 'backing_off', waitMs: 900, answered: { answer: '400:empty', times: 1, alone: 0 } },
+      {},
+      wait('rejected', 900),
+    ],
     ['forced within the last minute', { kind: 'forced_before' }, {}, wait('forced_before', 1_000)],
     ['no doubt', lease(0), {}, present(0, 60_000)],
     ['no doubt, by the clock that shows less', lease(0, 3_590_000), {}, present(0, 10_000)],
@@ -79,6 +102,26 @@ t.test('whether a refresh token may be presented', async (t) => {
       lease(1, 3_590_000),
       {},
       wait('unavailable', 10_000),
+    ],
+    ['in doubt, it is granted again', lease(1), { reuseMs: 60_000 }, present(1, 60_000)],
+    [
+      'in doubt, it is granted again for too short',
+      lease(1),
+      { reuseMs: 21_000 },
+      wait('unavailable', 60_000),
+    ],
+    [
+      'in doubt, nobody knows since when',
+      lease(1, null, null),
+      { reuseMs: 60_000 },
+      wait('unavailable', 60_000),
+    ],
+    ['in doubt twice, it is granted again once', lease(2), { reuseMs: 60_000 }, wait('unavailable', 60_000)],
+    [
+      'in doubt, it is granted again, an incident',
+      lease(1),
+      { reuseMs: 60_000, msSinceIncident: 2_000 },
+      wait('unavailable', 3_000),
     ],
     ['in doubt, it has expired', lease(1), { leftMs: -1 }, present(1, -1)],
     ['in doubt nine times, it has expired', lease(9), { leftMs: 0 }, present(9, 0)],
@@ -113,7 +156,9 @@ const GRANTED: TokenOutcome = { kind: 'granted', tokens: TOKENS }
 const REFUSED: TokenOutcome = { kind: 'refused', reason: 'invalid_grant' }
 const DOUBT: TokenOutcome = { kind: 'in_doubt', reason: '', timedOut: true }
 const UNSENT: TokenOutcome = { ...UNAVAILABLE, timedOut: true }
-const OF_THIS_GRANT: TokenOutcome = { ...UNAVAILABLE, ofThisGrant: true }
+const OF_THIS_GRANT = answered(400, 'invalid_request')
+const EMPTY = answered(400, null)
+const FAILED = answered(500, null)
 const NO_RESPONSE = null
 
 /** Of a first presentation whose access token has expired. */
@@ -124,6 +169,10 @@ const FACTS = {
   overtaken: false,
   stalled: false,
   endpointIsLate: false,
+  answered: NO_ANSWER,
+  msSinceAnswer: null,
+  msSinceGranted: Number.POSITIVE_INFINITY,
+  reuseMs: 0,
   random: 0,
 }
 
@@ -158,7 +207,14 @@ t.test('what follows from one presentation', async (t) => {
       wait(7_500),
       false,
     ],
-    ['unavailable to this grant alone', OF_THIS_GRANT, {}, released(null, 2_000), wait(2_000), true],
+    [
+      'unavailable to this grant alone',
+      OF_THIS_GRANT,
+      {},
+      released(null, 2_000),
+      wait(2_000, 'rejected'),
+      true,
+    ],
     ['not sent in time', UNSENT, {}, released(null, 1_000), wait(1_000), false],
     ['not sent in time, stalled', UNSENT, { stalled: true }, released(null, 0), changed, null],
     [
@@ -205,5 +261,87 @@ t.test(
     const later = { ...UNAVAILABLE, retryAfterSeconds: 60 }
     for (const leftMs of [-1, 3_000_000])
       t.equal(backOff(leftMs, later), 60_000, 'a Retry-After is a lower bound')
+  },
+)
+
+t.test('an answer in unknown words concerns one grant alone while others are granted', async (t) => {
+  const before = (answer: string, times: number, alone: number) => ({ answered: { answer, times, alone } })
+  const LATELY = { msSinceGranted: 59_000 }
+  /** Another session was granted between the last answer and this one. */
+  const BETWEEN = { msSinceAnswer: 3_000, msSinceGranted: 2_000 }
+  const OUTAGE = { msSinceAnswer: 3_000, msSinceGranted: 4_000 }
+  const rows: [string, TokenOutcome, Partial<typeof FACTS>, object][] = [
+    // the case, the answer, the facts; times and alone, back-off, whether the endpoint works, what callers get
+    ['400 empty, none granted', EMPTY, {}, [1, 0, 1_000, false, 'rejected']],
+    ['400 empty, others granted lately', EMPTY, LATELY, [1, 1, 2_000, null, 'rejected']],
+    ['500, none granted', FAILED, {}, [1, 0, 1_000, false, 'unavailable']],
+    ['500, others granted lately', FAILED, LATELY, [1, 1, 2_000, null, 'unavailable']],
+    [
+      '500 again, none granted between',
+      FAILED,
+      { ...before('500:empty', 1, 1), ...OUTAGE },
+      [2, 1, 2_000, null, 'unavailable'],
+    ],
+    [
+      '500 again, others granted between',
+      FAILED,
+      { ...before('500:empty', 1, 1), ...BETWEEN },
+      [2, 2, 4_000, null, 'rejected'],
+    ],
+    ['another answer', EMPTY, { ...before('500:empty', 7, 7), ...BETWEEN }, [1, 1, 2_000, null, 'rejected']],
+    [
+      'a code of its own, alone',
+      OF_THIS_GRANT,
+      before('400:invalid_request', 3, 3),
+      [4, 4, 16_000, true, 'rejected'],
+    ],
+    [
+      'once it is known, also while the endpoint may be down',
+      EMPTY,
+      { ...before('400:empty', 9, 9), msSinceAnswer: 3_000, msSinceGranted: 600_000 },
+      [10, 9, 300_000, null, 'rejected'],
+    ],
+    [
+      'at most five minutes',
+      EMPTY,
+      { ...before('400:empty', 90, 90), ...BETWEEN },
+      [91, 91, 300_000, null, 'rejected'],
+    ],
+  ]
+  for (const [name, outcome, facts, expected] of rows) {
+    const { write, callers, works } = judge(outcome, { ...FACTS, ...facts })
+    if (write.kind !== 'release' || callers.kind !== 'wait') throw new Error(name)
+    const { times, alone } = write.answered!
+    t.strictSame([times, alone, write.retryInMs, works, callers.why], expected, name)
+  }
+  for (const [status, code] of [
+    [429, null],
+    [401, 'invalid_client'],
+    [400, 'unauthorized_client'],
+  ] as const)
+    t.match(judge(answered(status, code), { ...FACTS, ...LATELY }), {
+      write: { answered: null },
+      works: false,
+    })
+})
+
+t.test(
+  'the value for OAUTH_REFUSED_GRANT is named from the third equal answer on, where there is one',
+  async (t) => {
+    const rows: [TokenOutcome, string, number, object | null][] = [
+      [EMPTY, '', 0, { answer: '400:empty', refusedGrant: null }],
+      [EMPTY, '400:empty', 1, { answer: '400:empty', refusedGrant: null }],
+      [EMPTY, '400:empty', 2, { answer: '400:empty', refusedGrant: '400:empty' }],
+      [OF_THIS_GRANT, '400:invalid_request', 2, { refusedGrant: '400:invalid_request' }],
+      [answered(400, 'Odd-Code'), '400:Odd-Code', 2, { answer: '400:Odd-Code', refusedGrant: null }],
+      [FAILED, '500:empty', 1, null],
+      [FAILED, '500:empty', 2, { answer: '500:empty', refusedGrant: null }],
+    ]
+    for (const [outcome, answer, times, expected] of rows) {
+      const facts = { ...FACTS, msSinceAnswer: 3_000, msSinceGranted: 2_000 }
+      const alone = Math.max(0, times - 1)
+      const { unknown } = judge(outcome, { ...facts, answered: { answer, times, alone } })
+      t.match(unknown, expected, `${answer} ${times + 1} times`)
+    }
   },
 )

@@ -2,7 +2,13 @@ import { createHash } from 'node:crypto'
 import { createKeyring } from '../../../src/keyring.ts'
 import { createLog } from '../../../src/log.ts'
 import type { AuthorizationServer } from '../../../src/oauth/client.ts'
-import type { GrantedTokens, TokenOutcome } from '../../../src/oauth/token-response.ts'
+import {
+  classifyFailure,
+  type GrantedTokens,
+  isRefusedRefresh,
+  NoTokens,
+  type TokenOutcome,
+} from '../../../src/oauth/token-response.ts'
 import { Secret } from '../../../src/secret.ts'
 import { createSessions, type Sessions } from '../../../src/vault/lifecycle.ts'
 import type { Access } from '../../../src/vault/refresh/renewals.ts'
@@ -29,6 +35,8 @@ export type Behaviour =
   | { kind: 'refused'; ms?: number }
   /** `timedOut`: no connection was made in time. */
   | { kind: 'unavailable'; ms?: number; ofThisGrant?: boolean; timedOut?: boolean }
+  /** An error without a usual meaning. `code` null: without a body. */
+  | { kind: 'answers'; ms?: number; status: number; code: string | null }
   /** No readable response. `rotates`: the server has used up the refresh token. */
   | { kind: 'in_doubt'; ms?: number; rotates: boolean }
 
@@ -40,6 +48,14 @@ export const UNAVAILABLE = {
   timedOut: false,
   ofThisGrant: false,
 } as const
+
+/** What an answer of the token endpoint to a refresh means. */
+export function answered(status: number, code: string | null): TokenOutcome {
+  const body = code === null ? '' : JSON.stringify({ error: code })
+  return classifyFailure(new NoTokens(new Response(null, { status }), body), (answer) =>
+    isRefusedRefresh(answer, []),
+  )
+}
 
 /** One presentation of a refresh token. Instants are in milliseconds of virtual time. */
 export interface Presentation {
@@ -73,6 +89,7 @@ const LIMITS = {
   maxMs: 36_000_000,
   concurrency: 64,
   timeoutMs: TIMEOUT_MS,
+  reuseMs: 0,
   shutdownMs: 20_000,
 }
 
@@ -85,28 +102,31 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   /** Error of the wall clocks of the replicas and of the store, in milliseconds. */
   const steps = { wall: 0, store: 0 }
   const clock = { wall: () => time.now() + steps.wall, monotonic: time.clock.monotonic }
-  const { idleMs, maxMs, concurrency, timeoutMs, shutdownMs } = { ...LIMITS, ...limits }
+  const { idleMs, maxMs, concurrency, timeoutMs, reuseMs, shutdownMs } = { ...LIMITS, ...limits }
   /** The store behind all replicas, without faults. */
   const shared: SessionStore = createMemoryStore({ now: () => time.now() + steps.store, idleMs })
   t.teardown(() => shared.close())
   /** Oldest first. */
   const presentations: Presentation[] = []
   const revoked = new Set<string>()
-  const families = new Map<string, { family: number; expiresAt: number; used: boolean }>()
+  const families = new Map<string, { family: number; expiresAt: number; usedAt: number | null }>()
   const endedFamilies = new Set<number>()
   const replicas: Replica[] = []
+  const warnings: Record<string, unknown>[] = []
   let lastToken = 0
-  let behave: () => Behaviour = () => ({ kind: 'granted' })
+  /** How long the access tokens of refreshes live. */
+  let issuedSeconds = LIFE_SECONDS
+  let behave: (presented: Presentation) => Behaviour = () => ({ kind: 'granted' })
   let storeIsDown = false
   /** Time of the last change of `storeIsDown`. */
   let storeTurnedAt = Number.NEGATIVE_INFINITY
   const incidentListeners: (() => void)[] = []
 
-  function issue(family: number, lifeSeconds = LIFE_SECONDS): GrantedTokens {
+  function issue(family: number, lifeSeconds = issuedSeconds): GrantedTokens {
     lastToken += 1
     const refreshToken = `rt-${lastToken}`
     const expiresAt = time.now() + steps.wall + lifeSeconds * 1_000
-    families.set(refreshToken, { family, expiresAt, used: false })
+    families.set(refreshToken, { family, expiresAt, usedAt: null })
     return {
       accessToken: new Secret(`at-${lastToken}`),
       refreshToken: new Secret(refreshToken),
@@ -125,6 +145,8 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
           timedOut: behaviour.timedOut === true,
           ofThisGrant: behaviour.ofThisGrant === true,
         }
+      case 'answers':
+        return answered(behaviour.status, behaviour.code)
       case 'refused':
         endedFamilies.add(known.family)
         return { kind: 'refused', reason: 'invalid_grant' }
@@ -137,12 +159,12 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     }
   }
 
-  /** Uses the refresh token up. false if it was used before or its family has ended. */
+  /** Uses the refresh token up. false if it was used before, longer ago than `reuseMs`, or its family has ended. */
   function rotate(presented: Presentation): boolean {
     const known = families.get(presented.token)!
-    if (known.used) endedFamilies.add(known.family)
+    if (known.usedAt !== null && time.now() - known.usedAt >= reuseMs) endedFamilies.add(known.family)
     if (endedFamilies.has(known.family)) return false
-    known.used = true
+    known.usedAt ??= time.now()
     return true
   }
 
@@ -156,7 +178,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
         const answeredAt = Number.POSITIVE_INFINITY
         const presented: Presentation = { family, token, at: time.now(), by, expiresAt, answeredAt }
         presentations.push(presented)
-        const behaviour = behave()
+        const behaviour = behave(presented)
         const ms = behaviour.ms ?? 0
         const decided = behaviour.kind === 'granted' && behaviour.early ? decide(presented, behaviour) : null
         if (ms > 0) await Promise.race([elapsed(ms), aborted(signal)])
@@ -214,6 +236,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     const authorizationServer = serverFor(it)
     const keyring = createKeyring(secrets.map((text) => new Secret(text)))
     const log = createLog('silent')
+    log.warn = (fields: unknown) => void warnings.push(fields as Record<string, unknown>)
     const store = createOutbox({ store: storeFor(it), clock, log, onRetried() {}, onRestored() {} })
     const revoker = createRevoker({ authorizationServer, log })
     const sessions = createSessions({
@@ -233,7 +256,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       sessions,
       authorizationServer,
       revoker,
-      pace: { timing: TIMING, concurrency, timeoutMs, shutdownMs, random },
+      pace: { timing: TIMING, concurrency, timeoutMs, reuseMs, shutdownMs, random },
       clock,
       log,
       observe: {
@@ -282,8 +305,14 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
         throw error
       }
     },
+    /** What the log warned of. */
+    warnings,
+    /** Sets how long the access tokens of refreshes live. */
+    issueFor(seconds: number) {
+      issuedSeconds = seconds
+    },
     /** Sets the behaviour of the authorization server, for all presentations or for each. */
-    behave(how: Behaviour | (() => Behaviour)) {
+    behave(how: Behaviour | ((presented: Presentation) => Behaviour)) {
       behave = typeof how === 'function' ? how : () => how
     },
     /** Begins or ends an outage of the store. */

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import {
+  type Answered,
   type BeginRefreshRequest,
   END_KEPT_MS,
   type EndRequest,
@@ -55,9 +56,17 @@ const begin =
 
 /** Releases the lease; with `doubts`, as a presentation in doubt. */
 const release =
-  (attempt: string, { retryInMs = 0, doubts = 0, gen = 1 } = {}): Call =>
+  (
+    attempt: string,
+    {
+      retryInMs = 0,
+      doubts = 0,
+      gen = 1,
+      answered = null,
+    }: { retryInMs?: number; doubts?: number; gen?: number; answered?: Answered | null } = {},
+  ): Call =>
   ({ releaseLease }) =>
-    releaseLease(KEY, { attempt, inDoubt: doubts === 0 ? null : { gen, doubts }, retryInMs })
+    releaseLease(KEY, { attempt, inDoubt: doubts === 0 ? null : { gen, doubts }, retryInMs, answered })
 
 const renew =
   (attempt: string, { doubts = 1, gen = 1, leaseMs = LONG } = {}): Call =>
@@ -122,7 +131,44 @@ const failed = { kind: 'precondition_failed' }
 const FORCED = { forcedWindowMs: LONG }
 const SHORT = { leaseMs: 40 }
 
+const NO_ANSWER = { answer: '', times: 0, alone: 0 }
+const REJECTED = { answer: '400:empty', times: 2, alone: 1 }
+
 const LEASE: Record<string, Step[]> = {
+  'the first doubt has its instant, until it is taken back or there are new tokens': [
+    [begin('a'), { kind: 'granted', doubtAgeMs: null }],
+    [pass(LONG)],
+    [begin('b'), { kind: 'granted', doubts: 1, doubtAgeMs: LONG }],
+    [release('b')],
+    [pass(1_000)],
+    [begin('c'), { kind: 'granted', doubts: 1, doubtAgeMs: LONG + 1_000 }],
+    [release('c', { doubts: 2 })],
+    [begin('d'), { kind: 'granted', doubts: 2, doubtAgeMs: LONG + 1_000 }],
+    [pass(-2 * LONG)],
+    [begin('d'), { kind: 'granted', doubts: 2, doubtAgeMs: null }],
+    [replace(), written],
+    [read, { doubtAt: 0 }],
+    [begin('e', { gen: 2 }), { kind: 'granted', doubtAgeMs: null }],
+    [release('e')],
+    [read, { doubts: 0, doubtAt: 0 }],
+  ],
+  'what the token endpoint has answered is kept until there are new tokens': [
+    [begin('a'), { kind: 'granted', answered: NO_ANSWER, msSinceAnswer: null }],
+    [release('a', { retryInMs: 1_000, answered: REJECTED })],
+    [begin('b'), { kind: 'backing_off', answered: REJECTED }],
+    [pass(1_500)],
+    [begin('b'), { kind: 'granted', answered: REJECTED, msSinceAnswer: 1_500 }],
+    [release('b')],
+    [begin('c'), { kind: 'granted', answered: REJECTED, msSinceAnswer: 0 }],
+    [replace(), written],
+    [begin('d', { gen: 2 }), { kind: 'granted', answered: NO_ANSWER, msSinceAnswer: null }],
+  ],
+  'a back-off of five minutes is kept to': [
+    [begin('a'), { kind: 'granted' }],
+    [release('a', { retryInMs: 300_000 })],
+    [pass(299_000)],
+    [begin('b', { livesMs: 0 }), { kind: 'backing_off', waitMs: 1_000 }],
+  ],
   'the lease is granted to one attempt, again if it asks again, and counts one doubt': [
     [begin('a'), granted(0)],
     [unchanged(begin('a')), { result: granted(0) }],
@@ -414,6 +460,7 @@ t.test('a new session has these fields and no others, and its state has some of 
   t.strictSame(await session.read(KEY), {
     ...state,
     ...{ tokens: 'sealed-1', createdAt: NOW, flow: 'password', client: 'the app', replacedAt: NOW },
+    ...{ doubtAt: 0, answer: '', answerTimes: 0, answerAlone: 0 },
     ...{ doubts: 0, lease: '', leaseUntil: 0, leasedAt: 0, openUntil: 0, retryAt: 0, retrySetAt: 0 },
     ...{ forcedAt: 0, forcedGen: 0, history: 'a', expireAt: NOW + IDLE_MS + RECORD_SLACK_MS },
     device: '',
