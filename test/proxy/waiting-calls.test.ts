@@ -119,8 +119,12 @@ t.test('a call that has waited until its connection was established asks before 
   ;(await store.question(0)).resolve(false)
   t.equal((await first).status, 599, 'its session ended before')
   t.strictSame(upstream.paths(), [])
-  t.equal((await get(t, server.port, '/second')).status, 200)
-  t.equal(store.asked.length, 1, 'a connection that stands is used at once')
+  // What was not sent leaves no connection behind, so the next call waits for one of its own.
+  const second = get(t, server.port, '/second')
+  ;(await store.question(1)).resolve(true)
+  t.equal((await second).status, 200)
+  t.equal((await get(t, server.port, '/third')).status, 200)
+  t.equal(store.asked.length, 2, 'a connection that stands is used at once')
 })
 
 /** Forwards one request; the resource server gives the outcomes of the test, one for each call. */
