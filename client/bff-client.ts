@@ -19,12 +19,15 @@ export interface SignedIn {
   user: { id: string; name: string | null } | null
   now: string
   sessionId: string
+  /** Whether the session is bound to the device of this browser. */
+  bound: boolean
 }
 
-/** `ended` is there for an hour after the session of this browser ended. */
+/** `ended` is there for an hour after the session of this browser ended, `reason` if the session is bound to another device. */
 export interface SignedOut {
   authenticated: false
   loginUrl: string
+  reason?: 'device'
   ended?: { reason: EndReason; at: string }
 }
 
@@ -105,8 +108,8 @@ export class BffError extends Error {
   declare readonly status: number
   /** `null` for an error of the platform itself, whose text is in `body`. */
   declare readonly code: ErrorCode | null
-  /** With `login_required`: why the session ended, if it did. */
-  declare readonly reason: EndReason | null
+  /** With `login_required`: why the session ended, if it did; `device`: it is bound to another device. */
+  declare readonly reason: EndReason | 'device' | null
   /** For the log of the server. */
   declare readonly requestId: string | null
   /** The wait in seconds that the response asked for. */
@@ -118,7 +121,7 @@ export class BffError extends Error {
     const header = (name: string) => response?.headers.get(name) ?? null
     this.status = response?.status ?? 0
     this.code = code
-    this.reason = (problem.reason as EndReason) ?? null
+    this.reason = (problem.reason as EndReason | 'device') ?? null
     this.requestId = header('x-request-id')
     this.retryAfter = seconds(header('retry-after'), header('date'))
     this.body = body

@@ -31,7 +31,8 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
                       under a secret that is not in SESSION_SECRET (unreadable), and under
                       the newest one (newest)
   list                prints one line per session: id, sign-in, last activity, end without
-                      further activity, flow, token generation, client
+                      further activity, flow, token generation, client, whether
+                      it is bound to a device
   explain <id>        says what the record of one session shows: whose it is, when it ends, its refreshes
                       and the last doubt; the 12 digits of a log line or of /auth/session are enough
   end <id>            ends one session; the beginning of its id is enough

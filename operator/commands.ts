@@ -77,13 +77,17 @@ function describeSession(key: RecordKey, record: SessionRecord) {
     flow: record.flow,
     client: record.client,
     generation: record.gen,
+    /** Whether the session cookie alone is worth nothing. */
+    bound: record.bound,
   }
 }
 
 type Description = ReturnType<typeof describeSession>
 
-function toLine({ id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client }: Description): string {
-  return [id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client].join('  ')
+function toLine(session: Description): string {
+  const { id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client, bound } = session
+  const device = bound ? 'bound' : 'unbound'
+  return [id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client, device].join('  ')
 }
 
 function iso(epochMs: number): string {

@@ -48,7 +48,20 @@ function factsOf(key: RecordKey, record: SessionRecord, tokens: Tokens | null, n
     doubts: record.doubts,
     refreshUnderWayUntil: record.leaseUntil > now ? iso(record.leaseUntil) : null,
     noRefreshBefore: record.retryAt > now ? iso(record.retryAt) : null,
+    /** Whether the session cookie alone is worth nothing. `registered`: the device has a key and has not proven it yet. */
+    device: deviceOf(record),
   }
+}
+
+const DEVICES = {
+  none: 'It is not bound to a device: its browser has registered none.',
+  registered: 'Its browser has registered a device and is yet to prove it, so the session is not bound.',
+  bound: 'It is bound to the device of its browser: a copy of the session cookie is worth nothing.',
+}
+
+function deviceOf({ device, bound }: SessionRecord): keyof typeof DEVICES {
+  if (bound) return 'bound'
+  return device === '' ? 'none' : 'registered'
 }
 
 function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
@@ -66,6 +79,7 @@ function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
     facts.refreshes === 0
       ? 'Its tokens were not refreshed yet.'
       : `Its tokens were refreshed ${facts.refreshes} times${facts.lastRefreshAt === null ? '' : `, last at ${facts.lastRefreshAt}`}.`,
+    DEVICES[facts.device],
   ]
   if (expires !== null)
     sentences.push(

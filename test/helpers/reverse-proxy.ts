@@ -1,5 +1,6 @@
 // A reverse proxy in front of the server.
 
+import { createHash, X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import {
   createServer,
@@ -49,14 +50,13 @@ export async function startTlsReverseProxy(t: Teardown, host: string) {
   const { keyFile, certFile } = await createCertificate(makeFolder('front'))
   const relay = createRelay('https')
   const hosts = new Map([[host, relay.handle]])
-  const tls = createTlsServer(
-    { key: await readFile(keyFile), cert: await readFile(certFile) },
-    (incoming, response) => {
-      const listener = hosts.get(incoming.headers.host ?? '')
-      if (listener === undefined) response.writeHead(421).end()
-      else listener(incoming, response)
-    },
-  )
+  const cert = await readFile(certFile)
+  const publicKey = new X509Certificate(cert).publicKey.export({ type: 'spki', format: 'der' })
+  const tls = createTlsServer({ key: await readFile(keyFile), cert }, (incoming, response) => {
+    const listener = hosts.get(incoming.headers.host ?? '')
+    if (listener === undefined) response.writeHead(421).end()
+    else listener(incoming, response)
+  })
   const server = createServer((_request, response) => response.writeHead(501).end())
   server.on('connect', (_request, socket: Socket) => {
     socket.on('error', () => {})
@@ -67,6 +67,8 @@ export async function startTlsReverseProxy(t: Teardown, host: string) {
   return {
     publicUrl: `https://${host}`,
     ...relay,
+    /** SHA-256 of the public key of its certificate, in base64. */
+    publicKeyHash: createHash('sha256').update(publicKey).digest('base64'),
     /** The proxy setting of the browser. It handles every https host and bypasses 127.0.0.1. */
     proxy: { server: `http://127.0.0.1:${port}`, bypass: '127.0.0.1' },
     /** Serves another https host, unrelated to the server. */

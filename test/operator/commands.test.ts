@@ -108,9 +108,8 @@ t.test('a line shows the public facts of a session, in printable ASCII', async (
   await made.store.touch(key)
   await run({ kind: 'list', json: false, user: null })
   const seenAt = made.now()
-  t.strictSame(out, [
-    [key, iso(createdAt), iso(seenAt), iso(seenAt + IDLE_MS), 'code', '1', 'the?[31m ?31m app'].join('  '),
-  ])
+  const times = [createdAt, seenAt, seenAt + IDLE_MS].map(iso)
+  t.strictSame(out, [[key, ...times, 'code', '1', 'the?[31m ?31m app', 'unbound'].join('  ')])
   await run({ kind: 'list', json: true, user: null })
   t.match(out[0], /^[\x20-\x7e]+$/, 'nothing that moves a terminal')
   t.strictSame(JSON.parse(out[0]!), {
@@ -122,7 +121,30 @@ t.test('a line shows the public facts of a session, in printable ASCII', async (
     flow: 'code',
     client: 'the\u001b[31m \u009b31m app',
     generation: 1,
+    bound: false,
   })
+})
+
+t.test('list and explain say whether a session is bound to a device', async (t) => {
+  const { made, run, out } = createOperator(t)
+  const key = await startSession(made)
+  const device = 'd'.repeat(86)
+  const explained = async (json: boolean) => {
+    await run({ kind: 'explain', id: key, json })
+    return out.join('\n')
+  }
+  t.match(await explained(false), /not bound to a device: its browser has registered none/)
+  await made.store.registerDevice(key, device)
+  t.match(await explained(false), /registered a device and is yet to prove it/)
+  t.match(JSON.parse(await explained(true)), { device: 'registered' })
+  await made.store.bindDevice(key, device)
+  t.match(await explained(false), /It is bound to the device of its browser/)
+  t.match(JSON.parse(await explained(true)), { device: 'bound' })
+  await run({ kind: 'list', json: false, user: null })
+  t.match(out[0], / {2}bound$/)
+  await run({ kind: 'list', json: true, user: null })
+  t.match(JSON.parse(out[0]!), { bound: true })
+  t.notOk(out.join().includes(device), 'and show no key')
 })
 
 t.test('the beginning of an id ends a session if no other id begins so', async (t) => {

@@ -8,7 +8,7 @@ import { findTool, givenPath, REQUIRED, TOOLS, VERIFY } from './tools.mjs'
 
 const platform = detectPlatform()
 const isDebian = platform.includes('debian') || platform.includes('ubuntu')
-const needed = process.argv.includes('--unit') ? REQUIRED.filter((tool) => tool !== 'chromium') : REQUIRED
+const needed = process.argv.includes('--unit') ? REQUIRED.filter((tool) => !isBrowser(tool)) : REQUIRED
 const wanted = process.argv.includes('--verify') ? [...REQUIRED, ...VERIFY] : needed
 
 // A program whose path is given is the user's to provide.
@@ -30,7 +30,7 @@ if (stillMissing.length > 0) {
   }
   console.error(`Install them and run the command again:\n\n  ${installCommand(stillMissing)}\n`)
   console.error(
-    'CHROMIUM_PATH names a Chromium or Chrome at another place, REDIS_SERVER_PATH a Redis or Valkey.',
+    'CHROMIUM_PATH names a Chromium or Chrome at another place, CHROMIUM_WHOLE_PATH one that is no headless shell, REDIS_SERVER_PATH a Redis or Valkey.',
   )
   process.exit(1)
 }
@@ -56,15 +56,19 @@ function detectPlatform() {
   }
 }
 
+function isBrowser(tool) {
+  return tool.startsWith('chromium')
+}
+
 function packageOf(tool) {
   // Ubuntu has the browser under the older name, as a snap.
-  return tool === 'chromium' && platform.includes('ubuntu') ? 'chromium-browser' : TOOLS[tool].debian
+  return isBrowser(tool) && platform.includes('ubuntu') ? 'chromium-browser' : TOOLS[tool].debian
 }
 
 function installCommand(tools) {
   const sudo = process.getuid?.() === 0 ? '' : 'sudo '
   if (isDebian) {
-    const names = tools.map(packageOf).join(' ')
+    const names = [...new Set(tools.map(packageOf))].join(' ')
     return `${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends ${names}`
   }
   if (platform.includes('fedora') || platform.includes('rhel'))

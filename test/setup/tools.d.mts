@@ -1,4 +1,4 @@
-type Required = 'redis-server' | 'redis-cli' | 'openssl' | 'chromium'
+type Required = 'redis-server' | 'redis-cli' | 'openssl' | 'chromium' | 'chromium-whole'
 export type Tool =
   | Required
   | 'promtool'

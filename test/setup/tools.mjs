@@ -34,10 +34,19 @@ export const TOOLS = {
     ],
     debian: 'chromium-headless-shell',
   },
+  // Device Bound Session Credentials are not in the headless shell.
+  'chromium-whole': {
+    names: [
+      ...['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'],
+      '/Applications/Chromium.app/Contents/MacOS/Chromium',
+      '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+    ],
+    debian: 'chromium',
+  },
 }
 
 /** What `npm test` runs. */
-export const REQUIRED = ['redis-server', 'redis-cli', 'openssl', 'chromium']
+export const REQUIRED = ['redis-server', 'redis-cli', 'openssl', 'chromium', 'chromium-whole']
 
 /** What `npm run verify` runs besides: without one of them its tests are skipped, and the run says so at its end. */
 export const VERIFY = [
@@ -55,7 +64,11 @@ export const VERIFY = [
 ]
 
 /** Environment variables that name a tool at another place, or another version of it. */
-const PATH_VARIABLES = { chromium: 'CHROMIUM_PATH', 'redis-server': 'REDIS_SERVER_PATH' }
+const PATH_VARIABLES = {
+  chromium: 'CHROMIUM_PATH',
+  'chromium-whole': 'CHROMIUM_WHOLE_PATH',
+  'redis-server': 'REDIS_SERVER_PATH',
+}
 
 /** The path that the environment gives for a tool; undefined where it gives none. */
 export function givenPath(name) {
