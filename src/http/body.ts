@@ -27,6 +27,16 @@ export function leaveBodyUnread(request: FastifyRequest, reply: FastifyReply): v
   reply.header('connection', 'close')
 }
 
+/** A body up to this size is read and dropped, so that the connection can be used again. */
+const MOST_DROPPED_BYTES = 64 * 1024
+
+/** The response to come does not wait for the body, which is dropped. After a long one the connection ends, see above. */
+export function dropBody(request: FastifyRequest, reply: FastifyReply): void {
+  const { 'content-length': length = '0', 'transfer-encoding': coding, expect } = request.headers
+  const isShort = Number(length) <= MOST_DROPPED_BYTES && coding === undefined && expect === undefined
+  if (!isShort) leaveBodyUnread(request, reply)
+}
+
 /** Values inside each other in a body that is sent on. */
 const MAX_DEPTH = 32
 

@@ -82,10 +82,11 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
   return {
     onClientError,
     watch(server) {
-      // Node would answer an unknown expectation with an empty 417. `hooks` refuses it.
-      server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) =>
-        server.emit('request', request, response),
-      )
+      // Node would answer an unknown expectation with an empty 417, and let each body come. `hooks` decides both.
+      for (const event of ['checkExpectation', 'checkContinue'])
+        server.on(event, (request: IncomingMessage, response: ServerResponse) =>
+          server.emit('request', request, response),
+        )
       // Node would close the connection without a response.
       server.on('connect', (_request, socket) => {
         socket.on('error', () => {})

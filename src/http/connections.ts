@@ -8,6 +8,8 @@ interface Responses {
   /** The response to the last request of the connection, over or not. */
   newest: ServerResponse | null
   open: number
+  /** Requests that came after the last response. */
+  late: number
   /** Of the request that has its turn. */
   reply: FastifyReply | null
 }
@@ -28,7 +30,6 @@ export function noteReply(reply: FastifyReply): void {
   responsesOn(reply.request.raw.socket).reply = reply
 }
 
-/** The connections of one server, which `watch` names. */
 const LONG_BODIES = new WeakSet<IncomingMessage>()
 
 /** The body of this request may take longer than those of others. To go with a limit of its own. */
@@ -41,6 +42,7 @@ export function mayTakeLong(request: IncomingMessage): boolean {
   return LONG_BODIES.has(request) && !request.complete
 }
 
+/** The connections of one server, which `watch` names. */
 export interface Connections {
   /**
    * Hands each request to `handler` once the response before it is written: until then it waits, unread. One whose
@@ -81,13 +83,21 @@ export function createConnections(): Connections {
     const responses = responsesOn(socket)
     responses.newest = response
     responses.open += 1
-    if (draining) response.shouldKeepAlive = false
+    // Node drops what came in one packet with the end of a request to change the protocol: what follows may be half a request.
+    if (draining || response.req.headers.upgrade !== undefined) response.shouldKeepAlive = false
     if (responses.open > MAX_PIPELINED) socket.destroy()
     response.on('close', () => {
       responses.open -= 1
       if (responses.reply?.raw === response) responses.reply = null
       if (closing && responses.open === 0) socket.destroySoon()
     })
+  }
+
+  /** What comes after our `Connection: close` is no request (RFC 9112 section 9.6). Node keeps each until the connection ends. */
+  function dropLate(socket: Socket): void {
+    const responses = responsesOn(socket)
+    responses.late += 1
+    if (responses.late > MAX_PIPELINED) socket.destroy()
   }
 
   function drain(): void {
@@ -103,8 +113,7 @@ export function createConnections(): Connections {
     inTurn(handler) {
       return (request, response) => {
         const { socket } = request
-        // What comes after our `Connection: close` is no request (RFC 9112 section 9.6).
-        if (socket.writableEnded) return
+        if (socket.writableEnded) return dropLate(socket)
         begin(response, socket)
         // Node tells a response that has no connection yet of none of its ends, so nothing would release what it holds.
         if (response.socket === null) response.once('socket', () => void handler(request, response))
@@ -165,6 +174,6 @@ export function endSlowly(socket: Duplex & { destroySoon?: () => void }): void {
 }
 
 function responsesOn(socket: TrackedSocket): Responses {
-  socket[RESPONSES] ??= { newest: null, open: 0, reply: null }
+  socket[RESPONSES] ??= { newest: null, open: 0, late: 0, reply: null }
   return socket[RESPONSES]
 }

@@ -97,6 +97,13 @@ export const hooks = fastifyPlugin<HooksOptions>(
       else done()
     })
 
+    // A client that asks first sends no body that is refused by the head.
+    server.addHook('preParsing', (request, reply, body, done) => {
+      const { headers, raw } = request
+      if (headers.expect !== undefined && raw.httpVersionMinor > 0) reply.raw.writeContinue()
+      done(null, body)
+    })
+
     server.addHook('onSend', async (request, reply) => addSecurityHeaders(request, reply, secure))
 
     server.setErrorHandler((error, request, reply) => {

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
-import { addExactJsonBodies, leaveBodyUnread, requireJson, requireNoBody } from '../http/body.ts'
+import { addExactJsonBodies, dropBody, leaveBodyUnread, requireJson, requireNoBody } from '../http/body.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../http/same-origin.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
@@ -115,7 +115,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
       callers.requireCookie(request.headers.cookie)
       done()
     } catch (error) {
-      leaveBodyUnread(request, reply)
+      dropBody(request, reply)
       done(error as Error)
     }
   }

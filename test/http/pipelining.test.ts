@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { readdirSync, readlinkSync } from 'node:fs'
 import net, { type Socket } from 'node:net'
 import t, { type Test } from 'tap'
@@ -110,6 +111,36 @@ t.test('a fault in the body of a waiting request is answered at its turn', async
     [200, 400],
   )
   t.ok(closed)
+})
+
+t.test(
+  'a request to change the protocol is answered as any other, as the last of its connection',
+  async (t) => {
+    const { begun, port } = await withTurns(t)
+    for (const protocol of ['h2c', 'websocket']) {
+      const upgrade = get('/page', 'Connection: Upgrade\r\n', `Upgrade: ${protocol}\r\n`)
+      const { answers, closed } = await speak(port, upgrade + get('/next'))
+      t.match(answers, [{ status: 200, headers: new Map([['connection', ['close']]]) }])
+      t.equal(answers.length, 1)
+      t.ok(closed)
+    }
+    t.strictSame(begun, ['GET /page', 'GET /page'])
+  },
+)
+
+t.test('requests behind the last response of a connection end it before they are many', async (t) => {
+  const { begun, port, server } = await withTurns(t)
+  const wereEnded: boolean[] = []
+  server.server.prependListener('request', ({ socket }) => wereEnded.push(socket.destroyed))
+  // A client that does not end its side, so that only the server ends the connection.
+  const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  t.teardown(() => socket.destroy())
+  socket.on('error', () => {}).write(get('/refused', 'Host: b\r\n'))
+  await once(socket, 'data')
+  socket.write(get('/late').repeat(40))
+  await until('they are read', () => wereEnded.length > 40)
+  t.strictSame([wereEnded.at(0), wereEnded.at(-1)], [false, true])
+  t.strictSame(begun, [])
 })
 
 t.test('CONNECT behind an open request ends the connection', async (t) => {
