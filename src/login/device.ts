@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type Problem, problem } from '../errors.ts'
 import type { SessionCookies } from '../http/cookies.ts'
-import { jsonResponse, plainResponse, problemResponse } from '../http/openapi.ts'
+import { jsonResponse, plainResponse, problemOrPage } from '../http/openapi.ts'
 import { type Logger, requestInLog } from '../log.ts'
 import {
   type Binding,
@@ -148,9 +148,9 @@ export const REGISTER_SCHEMA = {
   security: [],
   response: {
     200: jsonResponse('The session instructions of the draft, with a device cookie.', 'SessionInstructions'),
-    400: problemResponse('invalid_request'),
-    403: problemResponse('cross_origin'),
-    503: problemResponse('store_unavailable'),
+    400: problemOrPage('invalid_request'),
+    403: problemOrPage('cross_origin'),
+    503: problemOrPage('store_unavailable'),
   },
 }
 
@@ -161,8 +161,8 @@ export const REFRESH_SCHEMA = {
   security: [{ session: [] }],
   response: {
     200: plainResponse('A new device cookie.'),
-    401: problemResponse('login_required'),
+    401: problemOrPage('login_required'),
     403: plainResponse('`Secure-Session-Challenge` has the challenge to sign.'),
-    503: problemResponse('store_unavailable'),
+    503: problemOrPage('store_unavailable'),
   },
 }

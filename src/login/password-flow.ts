@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import { requireJson } from '../http/body.ts'
 import { networkOf } from '../http/network-of.ts'
-import { jsonResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
+import { jsonResponse, problemOrPage, requestHeaders } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import type { LoginContext } from './context.ts'
@@ -36,15 +36,15 @@ const SCHEMA = {
   body: { $ref: 'PasswordSignIn#' },
   response: {
     200: jsonResponse('Signed in.', 'SignedInSession'),
-    400: problemResponse('invalid_request'),
-    401: problemResponse('invalid_credentials'),
-    403: problemResponse('cross_origin'),
-    413: problemResponse('payload_too_large'),
-    415: problemResponse('unsupported_media_type'),
-    429: problemResponse('rate_limited'),
-    502: problemResponse('upstream_unavailable'),
-    503: problemResponse('store_unavailable, authorization_server_unavailable'),
-    504: problemResponse('upstream_timeout'),
+    400: problemOrPage('invalid_request'),
+    401: problemOrPage('invalid_credentials'),
+    403: problemOrPage('cross_origin'),
+    413: problemOrPage('payload_too_large'),
+    415: problemOrPage('unsupported_media_type'),
+    429: problemOrPage('rate_limited'),
+    502: problemOrPage('upstream_unavailable'),
+    503: problemOrPage('store_unavailable, authorization_server_unavailable'),
+    504: problemOrPage('upstream_timeout'),
   },
 }
 

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SESSION_FLOWS } from '../config/variables.ts'
 import { type Problem, problem } from '../errors.ts'
 import { recordKeyOf, type SessionCookies } from '../http/cookies.ts'
-import { jsonResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
+import { jsonResponse, problemOrPage, requestHeaders } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { DEVICE } from '../vault/binding.ts'
 import type { NewSession, Sessions } from '../vault/lifecycle.ts'
@@ -140,7 +140,7 @@ const FACTS = {
   sessionId: { type: 'string', pattern: '^[0-9a-f]{12}$', description: 'Names the session in the logs.' },
 }
 
-const UNAVAILABLE = { 503: problemResponse('store_unavailable') }
+const UNAVAILABLE = { 503: problemOrPage('store_unavailable') }
 
 export const SESSION_SCHEMA = {
   operationId: 'session',
@@ -160,8 +160,8 @@ export const STAY_SCHEMA = {
   headers: requestHeaders(),
   response: {
     200: jsonResponse('The session with its new idle limit.', 'SignedInSession'),
-    401: problemResponse('login_required'),
-    403: problemResponse('cross_origin'),
+    401: problemOrPage('login_required'),
+    403: problemOrPage('cross_origin'),
     ...UNAVAILABLE,
   },
 }

@@ -94,6 +94,10 @@ t.test('every counter has every value of its labels from the first scrape on', a
     series.sort(),
     [
       'bff_log_lines_dropped_total 0',
+      'bff_sessions_bound_total 0',
+      ...['granted', 'challenged', 'refused', 'unavailable'].map(
+        (outcome) => `bff_device_refresh_total{outcome="${outcome}"} 0`,
+      ),
       ...outcomes.flatMap((outcome) =>
         ['request', 'schedule', 'invalid_token'].map(
           (trigger) => `bff_refresh_total{trigger="${trigger}",outcome="${outcome}"} 0`,
