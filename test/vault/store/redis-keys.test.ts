@@ -47,6 +47,32 @@ t.test('after any method every key has the prefix, and an expiry unless it is a 
   t.strictSame(new Set(kinds), new Set(['s', 'e', 'n', 'r', 'due', 'ping']))
 })
 
+t.test('a bound session needs at most 130 bytes more than another', async (t) => {
+  const redis = await startRedis(t)
+  const { store, now } = await redisStore(t, singleTarget(redis.port))
+  const device = randomBytes(66).toString('base64url').slice(0, 86)
+  const sizes = Array.from({ length: 64 }, (_, at) => 600 + at * 16)
+  const more = { value: 0, memory: 0 }
+  for (const size of sizes) {
+    const key = newKey()
+    await store.create(key, newRecord(now(), { tokens: 'x'.repeat(size) }), 15_000)
+    await store.confirm(key)
+    const bytes = async () => ({
+      value: Number(await redis.cli('strlen', `bff:s:${key}`)),
+      memory: Number(await redis.cli('memory', 'usage', `bff:s:${key}`)),
+    })
+    const before = await bytes()
+    await store.registerDevice(key, device)
+    await store.bindDevice(key, device)
+    const after = await bytes()
+    more.value += (after.value - before.value) / sizes.length
+    more.memory += (after.memory - before.memory) / sizes.length
+  }
+  t.ok(more.value > 86 && more.value <= 130, `${more.value} bytes`)
+  // Redis rounds the size of each value up, so this is a mean.
+  t.ok(more.memory <= 130, `${more.memory} bytes of memory`)
+})
+
 t.test('a claim removes what is in the due queue and is no session', async (t) => {
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
