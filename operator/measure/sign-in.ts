@@ -49,11 +49,14 @@ interface Started {
   readonly nonce: string
   readonly redirectUri: string
   readonly verifier: string | null
+  /** A browser has opened the printed address. */
+  opened: boolean
 }
 
 const LIVE = '/auth/live'
 const COOKIE = 'live'
 const SELF_TIMEOUT_MS = 5_000
+const OPENED = 'Another browser has opened this address. Stop the doctor and start it again.'
 
 /** Listens at `HOST` and `PORT`. Rejects with the error of the listener, for example EADDRINUSE. */
 export async function createSignIns(config: Config, report: Report, operator: Operator): Promise<SignIns> {
@@ -105,7 +108,11 @@ export async function createSignIns(config: Config, report: Report, operator: Op
     if (request.method !== 'GET') return refuse(response)
     if (pathname === `${LIVE}/${self}`) return send(response, 200, self)
     if (started === null) return refuse(response)
+    const isItsBrowser = (request.headers.cookie ?? '').split(/; */).includes(`${COOKIE}=${started.nonce}`)
     if (pathname === `${LIVE}/${started.secret}`) {
+      // Its browser may load it again; anybody else may have read it over a shoulder.
+      if (started.opened && !isItsBrowser) return send(response, 503, OPENED)
+      started.opened = true
       const secure = publicUrl.startsWith('https:') ? '; Secure' : ''
       response.setHeader(
         'set-cookie',
@@ -115,8 +122,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
       return send(response, 303, '')
     }
     const isCallback = `${new URL(publicUrl).origin}${pathname}` === started.redirectUri
-    const cookies = (request.headers.cookie ?? '').split(/; */)
-    if (!isCallback || !cookies.includes(`${COOKIE}=${started.nonce}`)) return refuse(response)
+    if (!isCallback || !isItsBrowser) return refuse(response)
     cameBack(searchParams)
     return send(response, 200, 'The doctor has the sign-in. Go back to the terminal.')
   }
@@ -210,7 +216,7 @@ function newSignIn(config: Config): Started {
   const nonce = newSecret()
   const redirectUri = redirectUriOf(config, nonce)
   const verifier = config.oauth.pkce ? randomBytes(32).toString('base64url') : null
-  return { secret: newSecret(), nonce, redirectUri, verifier }
+  return { secret: newSecret(), nonce, redirectUri, verifier, opened: false }
 }
 
 /** Why no tokens came, with the description of the error. */

@@ -123,8 +123,8 @@ export function createForward(options: ForwardOptions): Forward {
     resourceServer.send(call, (outcome) => {
       if (outcome.kind === 'withdrawn') {
         forwarding.calls -= 1
-        if (outcome.error === null) sendWith(forwarding, source.current(caller, requestInLog(request)))
-        else reply.send(outcome.error)
+        if (outcome.error !== null) reply.send(outcome.error)
+        else again(forwarding, caller, source.current(caller, requestInLog(request)))
         return
       }
       const status = 'status' in outcome ? outcome.status : 0
@@ -146,8 +146,12 @@ export function createForward(options: ForwardOptions): Forward {
         case 'token_refused': {
           const expired = source.hasExpired(caller)
           const mayRefresh = forwarding.calls === 1 || (expired && forwarding.calls === 2)
-          if (outgoing.uploadLength !== null) refreshForUpload(forwarding, caller, outcome.namesInvalidToken)
-          else if (mayRefresh) refreshAndSend(forwarding, caller, outcome.namesInvalidToken)
+          if (mayRefresh || outgoing.uploadLength !== null)
+            again(
+              forwarding,
+              caller,
+              source.forceRefresh(caller, outcome.namesInvalidToken, requestInLog(request)),
+            )
           else reply.send(problem(expired ? 'upstream_timeout' : 'upstream_refused'))
           return
         }
@@ -161,26 +165,17 @@ export function createForward(options: ForwardOptions): Forward {
     })
   }
 
-  function refreshAndSend<C extends Authorized>(
-    forwarding: Forwarding<C>,
-    refused: C,
-    namesInvalidToken: boolean,
-  ): void {
-    const { source, request } = forwarding
-    sendWith(forwarding, source.forceRefresh(refused, namesInvalidToken, requestInLog(request)))
-  }
-
-  /** Its body is gone, so the page sends it again with the new token. */
-  function refreshForUpload<C extends Authorized>(
-    { source, request, reply }: Forwarding<C>,
-    refused: C,
-    namesInvalidToken: boolean,
-  ): void {
-    const renewed = source.forceRefresh(refused, namesInvalidToken, requestInLog(request))
-    renewed.then(
+  /** Sends with the caller that takes the place of `before`. An upload is gone, so the page sends it again. */
+  function again<C extends Authorized>(forwarding: Forwarding<C>, before: C, found: Promise<C>): void {
+    const { reply, outgoing } = forwarding
+    if (outgoing.uploadLength === null) {
+      sendWith(forwarding, found)
+      return
+    }
+    found.then(
       ({ authorization }) => {
         // One renewal a minute: the newest token was refused as well.
-        const isNew = authorization !== refused.authorization
+        const isNew = authorization !== before.authorization
         reply.send(problem(isNew ? 'token_refreshed' : 'upstream_refused', isNew ? AT_ONCE : {}))
       },
       (error: unknown) => reply.send(error),

@@ -221,6 +221,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   /** It has waited for a share or a place, so its session may have ended since. */
   private waited = false
   readonly keptBytes: number
+  private uploaded: Readable | null = null
   private timer: NodeJS.Timeout | undefined
   private readonly onClose = () => this.browserClosed()
 
@@ -330,7 +331,10 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   private dispatch(connection: Connection): void {
     this.dispatched = true
-    if (this.call.outgoing.uploadLength !== null) this.options.body = this.upload()
+    if (this.call.outgoing.uploadLength !== null) {
+      this.uploaded = this.upload()
+      this.options.body = this.uploaded
+    }
     connection.send(this.options, this)
     // It may still be busy with the end of another response.
     if (this.waited && this.controller === null && this.phase === 'waiting') this.limitWait()
@@ -567,7 +571,9 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private finish(outcome: Outcome): void {
     this.phase = 'over'
     this.held = NOTHING
-    if (outcome.kind !== 'withdrawn') endUnread(this.call)
+    // undici destroys only a body that it has begun to send, and one that nobody reads would hold the browser's.
+    this.uploaded?.destroy()
+    endUnread(this.call)
     clearTimeout(this.timer)
     // After its `close` a response goes away with its listeners; removing one is expensive.
     if (!this.closed) this.call.response.off('close', this.onClose)

@@ -367,3 +367,19 @@ t.test('a browser that leaves in the middle of an upload ends the call', async (
   sending.destroy()
   await until('the call upstream has ended', () => aborted)
 })
+
+t.test('an upload that cannot be sent leaves nothing behind, and the client sees why', async (t) => {
+  const gone = createServer()
+  const port = await listenOnLoopback(t, gone)
+  gone.close()
+  const system = await ready(t, () => {}, { BASE_URL: `http://127.0.0.1:${port}` })
+  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length
+  const before = timers()
+  const body = 'x'.repeat(1_000_000)
+  const headers = [['Content-Type', 'image/png']] as const
+  for (let each = 0; each < 10; each += 1) {
+    const refused = await system.send('/data/DEMO/files/a', { method: 'PUT', headers, body })
+    t.match(problemOf(refused), { code: 'upstream_unavailable' })
+  }
+  await until('the watch over each has ended', () => timers() < before + 10)
+})

@@ -286,6 +286,8 @@ t.test('only the sign-in begun at the printed address counts; all else gets 503'
     t.equal((await fetch(`${live.publicUrl}${path}`)).status, 503, path)
   t.equal((await fetch(address, { method: 'POST' })).status, 503)
   const start = await live.browser.navigate(address.slice(live.publicUrl.length))
+  t.equal((await fetch(address, { redirect: 'manual' })).status, 503, 'another browser cannot open it too')
+  t.equal((await live.browser.navigate(address.slice(live.publicUrl.length))).status, 303, 'a reload')
   const back = await decide(sandbox, String(start.headers.location))
   t.equal((await fetch(back)).status, 503, 'another browser cannot bring the code')
   const done = await live.browser.navigate(back, { from: 'cross-site' })
