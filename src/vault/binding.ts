@@ -49,6 +49,8 @@ export const COOKIE_SECONDS = 600
 /** When to ask again after the server could not refresh. */
 const RETRY_SECONDS = 5
 
+/** By how much a cookie outlives its browser's copy: one sent at the last moment may reach a replica whose clock is ahead. */
+const LATE_MS = 5_000
 const REGISTRATION_MS = 60_000
 const CHALLENGE_MS = 30_000
 const COORDINATE_LENGTH = 43
@@ -125,7 +127,7 @@ export function createBinding({
       )
     },
 
-    cookie: (key, seconds) => issue('cookie', key, seconds * 1_000),
+    cookie: (key, seconds) => issue('cookie', key, seconds * 1_000 + LATE_MS),
     provenUntil: (key, cookie) => (cookie === null ? null : validUntil('cookie', key, cookie)),
   }
 }
