@@ -31,9 +31,7 @@ const CODE_REFUSED =
  * browser began the sign-in, and at most once over all replicas.
  */
 export function createCallback(context: LoginContext) {
-  const { authorizationServer, store, sessions, cookies, loginCookies, countCallback, redeem, signIn } =
-    context
-  const { binding } = context
+  const { authorizationServer, vault, cookies, loginCookies, countCallback, redeem, signIn } = context
   const { publicUrl, oauth } = context.config
   const cameByPublicHost = createCameByPublicHost(publicUrl)
   const fragmentPage = createFragmentPage(context)
@@ -62,7 +60,7 @@ export function createCallback(context: LoginContext) {
     await countCallback(networkOf(request.ip), members)
     // The nonce is claimed only when the code can be sent: a sign-in that is refused here works later.
     const outcome = await redeem(members, async () => {
-      if (!(await store.claimNonce(nonce, randomUUID(), SIGN_IN_MS))) return null
+      if (!(await vault.claimNonce(nonce, randomUUID(), SIGN_IN_MS))) return null
       // Cleared whatever the result: a leftover cookie would count towards the few that a browser may keep.
       loginCookies.forget(reply, nonce)
       return await authorizationServer.redeemCode({
@@ -76,7 +74,7 @@ export function createCallback(context: LoginContext) {
     const granted = requireTokens(context, outcome, { refused, members, request })
     const { key } = await signIn(request, reply, { tokens: granted, flow: 'code', members })
     // Here alone: elsewhere somebody with a stolen cookie could bind the session to a device of his own.
-    if (binding !== null) reply.header('secure-session-registration', binding.registration(key))
+    if (vault.devices !== null) reply.header('secure-session-registration', vault.devices.registration(key))
     return reply.redirect(returnLocation(started.returnTo), 303)
   }
 
@@ -92,7 +90,7 @@ export function createCallback(context: LoginContext) {
     requireNonce(nonce)
     const key = cookies.recordKeyIn(request)
     if (key !== null) {
-      const found = await sessions.find(key, requestInLog(request))
+      const found = await vault.look(key, requestInLog(request))
       if (found.kind === 'live') {
         if (loginCookies.find(request.headers.cookie, nonce) !== null) loginCookies.forget(reply, nonce)
         return reply.redirect(returnLocation(HOME), 303)

@@ -4,51 +4,41 @@ import type { SessionCookies } from '../http/cookies.ts'
 import { jsonResponse, plainResponse, problemOrPage } from '../http/openapi.ts'
 import { type Logger, requestInLog } from '../log.ts'
 import {
-  type Binding,
   COOKIE_SECONDS,
-  type DeviceRefresh,
+  type Devices,
   deviceProblem,
   FIRST_COOKIE_SECONDS,
-} from '../vault/binding.ts'
-import { NO_COOKIE } from '../vault/session.ts'
-import type { DeviceStore, RecordStore } from '../vault/store/record.ts'
-import { inLog } from '../vault/store/store.ts'
+  inLog,
+  NO_COOKIE,
+  type Vault,
+} from '../vault/vault.ts'
 import type { RequireDevice } from './session-info.ts'
+import type { LoginEvents } from './sign-in.ts'
 
 interface DeviceOptions {
-  binding: Binding
-  store: DeviceStore & Pick<RecordStore, 'read'>
+  devices: Devices
   cookies: SessionCookies
   log: Logger
-  /** A session is bound from now on. */
-  onBound: () => void
-  onDeviceRefresh: (outcome: DeviceRefresh) => void
+  observe: Pick<LoginEvents, 'bound' | 'deviceRefreshed'>
 }
 
 /** The routes of Device Bound Session Credentials. Browsers call them by themselves; both have an empty body. */
-export function createDevices({
-  binding,
-  store,
-  cookies,
-  log,
-  onBound,
-  onDeviceRefresh: onRefresh,
-}: DeviceOptions) {
+export function createDevices({ devices, cookies, log, observe }: DeviceOptions) {
   /**
    * `POST /auth/device`: a browser registers the key that it has made for the session of the challenge. It may come
    * without any cookie: browsers send none where a page of the authorization server began the navigation. Nothing is
    * enforced yet, so a registration that is lost or refused leaves a session that works.
    */
   async function register(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const found = binding.readRegistration(headerOf(request, 'secure-session-response'))
+    const found = devices.readRegistration(headerOf(request, 'secure-session-response'))
     if (found === null) throw faulty('Secure-Session-Response is no registration that this server asked for.')
-    const { kind } = await store.registerDevice(found.key, found.device)
+    const { kind } = await devices.registerDevice(found.key, found.device)
     if (kind === 'gone') throw faulty('The session of this registration has ended.')
     if (kind === 'refused') throw faulty('The session has another device.')
     // Of a bound session only its device gets a cookie: a copied registration must not.
     if (kind === 'registered')
-      cookies.setDevice(reply, binding.cookie(found.key, FIRST_COOKIE_SECONDS), FIRST_COOKIE_SECONDS)
-    return reply.code(200).send(binding.instructions)
+      cookies.setDevice(reply, devices.cookie(found.key, FIRST_COOKIE_SECONDS), FIRST_COOKIE_SECONDS)
+    return reply.code(200).send(devices.instructions)
   }
 
   /** `POST /auth/device/refresh`: a browser proves that it has the key. The first proof binds the session. */
@@ -56,7 +46,7 @@ export function createDevices({
     try {
       return await prove(request, reply)
     } catch (error) {
-      onRefresh((error as Partial<Problem>).status === 503 ? 'unavailable' : 'refused')
+      observe.deviceRefreshed((error as Partial<Problem>).status === 503 ? 'unavailable' : 'refused')
       throw error
     }
   }
@@ -64,24 +54,24 @@ export function createDevices({
   async function prove(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const key = cookies.verifyIn(request.headers.cookie)?.recordKey
     if (key === undefined) throw problem('login_required', NO_COOKIE)
-    const device = (await store.read(key))?.device ?? ''
+    const device = await devices.registered(key)
     // The browser forgets its side: there is nothing to refresh.
-    if (device === '') throw problem('login_required', 'The session has ended, or has no device.')
-    if (!binding.isProof(key, device, headerOf(request, 'secure-session-response'))) {
-      onRefresh('challenged')
-      return reply.code(403).header('secure-session-challenge', binding.challenge(key)).send()
+    if (device === null) throw problem('login_required', 'The session has ended, or has no device.')
+    if (!devices.isProof(key, device, headerOf(request, 'secure-session-response'))) {
+      observe.deviceRefreshed('challenged')
+      return reply.code(403).header('secure-session-challenge', devices.challenge(key)).send()
     }
-    const { kind } = await store.bindDevice(key, device)
+    const { kind } = await devices.bindDevice(key, device)
     if (kind === 'gone' || kind === 'refused') throw problem('login_required', 'The session has ended.')
     if (kind === 'bound') {
-      onBound()
+      observe.bound()
       log.info(
         { event: 'device.bound', ...requestInLog(request), recordKey: inLog(key) },
         'the session is bound to its device',
       )
     }
-    onRefresh('granted')
-    cookies.setDevice(reply, binding.cookie(key, COOKIE_SECONDS), COOKIE_SECONDS)
+    observe.deviceRefreshed('granted')
+    cookies.setDevice(reply, devices.cookie(key, COOKIE_SECONDS), COOKIE_SECONDS)
     return reply.code(200).send()
   }
 
@@ -90,17 +80,17 @@ export function createDevices({
 
 /** The device of a request below /auth: what src/vault/caller.ts does for calls. */
 export function createRequireDevice({
-  binding,
+  vault: { devices },
   cookies,
 }: {
-  binding: Binding | null
+  vault: Pick<Vault, 'devices'>
   cookies: SessionCookies
 }): RequireDevice {
   return (request, bound) => {
     const key = request.sessionCookie?.recordKey
-    if (!bound || binding === null || key === undefined) return null
+    if (!bound || devices === null || key === undefined) return null
     const { headers } = request
-    if (binding.provenUntil(key, cookies.readDevice(headers.cookie)) !== null) return null
+    if (devices.provenUntil(key, cookies.readDevice(headers.cookie)) !== null) return null
     return deviceProblem(headers['secure-session-skipped'] !== undefined)
   }
 }

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { requestInLog } from '../log.ts'
-import { StoreUnavailable } from '../vault/store/store.ts'
+import { StoreUnavailable } from '../vault/vault.ts'
 import type { LoginContext } from './context.ts'
 import { browserOf } from './sign-in.ts'
 
@@ -22,17 +22,17 @@ const OF_THE_USER: ReadonlySet<string> = new Set([
  * another tab. Some servers keep one sign-in a browser, and answer the other tabs with an error.
  */
 export async function noteErrorResponse(
-  context: Pick<LoginContext, 'cookies' | 'log' | 'onSignInFailed' | 'sessions'>,
+  context: Pick<LoginContext, 'cookies' | 'log' | 'observe' | 'vault'>,
   request: FastifyRequest,
   error: string,
 ): Promise<string | undefined> {
-  const { cookies, log, onSignInFailed } = context
+  const { cookies, log, observe } = context
   // The browser brings it, so it is shown only where it has the form of a code.
   const code = /^[a-z_]{1,64}$/.test(error) ? error : 'other'
   const line = { event: 'login.refused', ...browserOf(request, cookies), error: code }
   if (OF_THE_USER.has(error)) {
     log.info(line, 'the user did not accept the sign-in')
-    onSignInFailed('refused')
+    observe.signInFailed('refused')
     return 'access_denied'
   }
   if (await isSignedIn(context, request)) {
@@ -40,19 +40,19 @@ export async function noteErrorResponse(
     return undefined
   }
   log.warn(line, `the authorization server refused a sign-in${remedyOf(code)}`)
-  onSignInFailed('server_error')
+  observe.signInFailed('server_error')
   return error === 'temporarily_unavailable' ? error : 'server_error'
 }
 
 /** Whether this browser has a live session. While the store is away it counts as none. */
 async function isSignedIn(
-  { cookies, sessions }: Pick<LoginContext, 'cookies' | 'sessions'>,
+  { cookies, vault }: Pick<LoginContext, 'cookies' | 'vault'>,
   request: FastifyRequest,
 ): Promise<boolean> {
   const key = cookies.recordKeyIn(request)
   if (key === null) return false
   try {
-    return (await sessions.find(key, requestInLog(request))).kind === 'live'
+    return (await vault.look(key, requestInLog(request))).kind === 'live'
   } catch (error) {
     if (error instanceof StoreUnavailable) return false
     throw error

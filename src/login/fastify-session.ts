@@ -3,10 +3,7 @@ import fastifySession, { type SessionStore as LibraryStore } from '@fastify/sess
 import type { FastifyInstance } from 'fastify'
 import { recordKeyOf, type SessionCookies, type VerifiedCookie } from '../http/cookies.ts'
 import { type RequestInLog, requestInLog } from '../log.ts'
-import type { Sessions } from '../vault/lifecycle.ts'
-import type { Found, LiveSession } from '../vault/session.ts'
-import type { RecordKey } from '../vault/store/record.ts'
-import { type SessionStore, StoreUnavailable } from '../vault/store/store.ts'
+import { type Found, type LiveSession, type RecordKey, StoreUnavailable, type Vault } from '../vault/vault.ts'
 
 /**
  * @fastify/session below /auth: it reads the session cookie, loads what a page may know of the session, makes the
@@ -36,8 +33,7 @@ declare module 'fastify' {
 }
 
 interface LibraryStoreOptions {
-  store: Pick<SessionStore, 'confirm'>
-  sessions: Pick<Sessions, 'find' | 'end'>
+  vault: Pick<Vault, 'confirm' | 'look' | 'end'>
   /** What a page may know of a live session. */
   sessionFacts: (session: LiveSession) => object
   /** false: its routes only end sessions, and the state is `unknown`. */
@@ -117,8 +113,7 @@ async function addLibrary(
  * has ended, and with it the reason.
  */
 export function createLibraryStore({
-  store,
-  sessions,
+  vault,
   sessionFacts,
   reads = true,
   asking,
@@ -127,7 +122,7 @@ export function createLibraryStore({
     if (!reads) return { state: { kind: 'unknown', cause: null } }
     try {
       const key = recordKeyOf(sessionId)
-      const found = await sessions.find(key, asking?.get(key))
+      const found = await vault.look(key, asking?.get(key))
       if (found.kind !== 'live') return { state: found }
       const { session } = found
       return { state: { kind: 'live', facts: sessionFacts(session), bound: session.record.bound } }
@@ -138,14 +133,14 @@ export function createLibraryStore({
 
   /** It never creates a record, so it cannot revive a session that has ended meanwhile. */
   async function confirm(sessionId: string): Promise<void> {
-    if (await store.confirm(recordKeyOf(sessionId))) return
+    if (await vault.confirm(recordKeyOf(sessionId))) return
     throw new StoreUnavailable(new Error('there is no record to confirm'))
   }
 
   async function end(sessionId: string): Promise<void> {
     const key = recordKeyOf(sessionId)
     const request = asking?.get(key)
-    await sessions.end(key, 'logout', request === undefined ? {} : { request })
+    await vault.end(key, 'logout', request === undefined ? {} : { request })
   }
 
   // The library expects callbacks: it would wait forever for a store that returns promises.

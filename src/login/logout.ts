@@ -11,15 +11,13 @@ import {
   requestHeaders,
 } from '../http/openapi.ts'
 import { type Logger, requestInLog } from '../log.ts'
-import type { Sessions } from '../vault/lifecycle.ts'
-import { inLog, type SessionStore } from '../vault/store/store.ts'
+import { inLog, type Vault } from '../vault/vault.ts'
 
 interface LogoutOptions {
   /** null: a sign-out ends here. */
   endSessionUrl: string | null
-  sessions: Pick<Sessions, 'end'>
+  vault: Pick<Vault, 'end' | 'ping'>
   cookies: SessionCookies
-  store: Pick<SessionStore, 'ping'>
   log: Logger
 }
 
@@ -29,15 +27,15 @@ interface LogoutOptions {
  * gets 303 to the start: after 204 a browser would stay on the page of a session that has ended. With
  * `OAUTH_END_SESSION_URL` the browser is to go there: 200 with that address, and a form gets 303 to it.
  */
-export function createLogout({ endSessionUrl, sessions, cookies, store, log }: LogoutOptions) {
+export function createLogout({ endSessionUrl, vault, cookies, log }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const key = cookies.recordKeyIn(request)
     if (request.session.state !== undefined) await request.session.destroy()
     // By the record cookie alone: the session cookie is repeated or missing.
-    else if (key !== null) await sessions.end(key, 'logout', { request: requestInLog(request) })
+    else if (key !== null) await vault.end(key, 'logout', { request: requestInLog(request) })
     // Without a readable cookie there is nothing to end here. Keep the cookies if the store is down: another replica
     // may have their secret.
-    else await store.ping()
+    else await vault.ping()
     if (key !== null)
       log.info({ event: 'logout.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed out')
     cookies.clearSession(reply)

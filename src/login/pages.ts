@@ -4,7 +4,7 @@ import { pagePolicy } from '../http/headers.ts'
 import { isNavigation, varyByNavigation } from '../http/navigation.ts'
 import type { ProblemPage } from '../http/problems.ts'
 import { PATHS } from '../paths.ts'
-import { DEVICE } from '../vault/binding.ts'
+import { DEVICE } from '../vault/vault.ts'
 
 // The colours of the demo page and of the sandbox, so that a journey through all three looks like one.
 const STYLE =

@@ -76,7 +76,7 @@ export const PASSWORD_FLOW: OptionalFlow = {
  * Sends the facts of the new session. User name and password go to the token endpoint and nowhere else.
  */
 function createPassword(context: LoginContext) {
-  const { config, authorizationServer, store, redeem, signIn, sessionFacts } = context
+  const { config, authorizationServer, vault, redeem, signIn, sessionFacts } = context
   const countNameAndAddress = createRateLimit({
     ...context,
     kind: 'password-name-address',
@@ -99,7 +99,7 @@ function createPassword(context: LoginContext) {
     await countUsername(name)
     const outcome = await redeem({}, async () => {
       // While the store is down no tokens are requested, since they could not be stored.
-      await store.ping()
+      await vault.ping()
       return await authorizationServer.redeemGrant('password', {
         // The service demands a URL on the registered callback's domain here too.
         redirect_uri: config.publicUrl + PATHS.callback,

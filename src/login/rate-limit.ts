@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts'
 import { problem } from '../errors.ts'
 import type { Keyring } from '../keyring.ts'
 import { withTimeout } from '../timeout.ts'
-import type { TryStore } from '../vault/store/store.ts'
+import type { Vault } from '../vault/vault.ts'
 import type { Members } from './sign-in.ts'
 
 interface RateLimitOptions {
@@ -11,7 +11,7 @@ interface RateLimitOptions {
   kind: 'sign-in' | 'callback' | 'password-address' | 'password-name-address' | 'password-username'
   /** 0: no limit. */
   perMinute: number
-  store: TryStore
+  vault: Pick<Vault, 'countTry'>
   keyring: Pick<Keyring, 'digitsOf'>
   clock: Pick<Clock, 'monotonic'>
 }
@@ -29,7 +29,7 @@ const PATIENCE_MS = 50
 export type RateLimit = (name: string, members?: Members) => Promise<void>
 
 /** Counts tries by name and minute, over all processes of the store. This process counts alone while the store is away. */
-export function createRateLimit({ kind, perMinute, store, keyring, clock }: RateLimitOptions): RateLimit {
+export function createRateLimit({ kind, perMinute, vault, keyring, clock }: RateLimitOptions): RateLimit {
   /** `own`: tries of this process. `others`: how many more the store had, as far as known. */
   const windows = new Map<string, { own: number; others: number; endsAt: number }>()
 
@@ -51,7 +51,7 @@ export function createRateLimit({ kind, perMinute, store, keyring, clock }: Rate
     const isPermitted = (): boolean => own + window.others <= perMinute
     // A client that is over its limit costs the store nothing more.
     if (isPermitted()) {
-      const counted = store.countTry(bucket, MINUTE_MS).then(
+      const counted = vault.countTry(bucket, MINUTE_MS).then(
         (shared) => {
           if (shared === null) return
           // Also after the timeout: the next try then knows of those in other processes.

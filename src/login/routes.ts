@@ -99,7 +99,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
   function noteFailure(request: FastifyRequest, { code, headers }: Problem): void {
     const reason = FAILURES[code]
     // An authorization response that is an error has a location, and its handler has counted it.
-    if (reason !== undefined && headers.location === undefined) options.onSignInFailed(reason)
+    if (reason !== undefined && headers.location === undefined) options.observe.signInFailed(reason)
     if (code !== 'rate_limited') return
     const line = { event: 'rate_limit.exceeded', ...browserOf(request, cookies) }
     const path = request.routeOptions.url
@@ -123,7 +123,8 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
   scope.addSchema(SIGNED_OUT_SCHEMA)
   scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
 
-  if (options.binding !== null) addDevices(scope, createDevices({ ...options, binding: options.binding }))
+  const { devices } = options.vault
+  if (devices !== null) addDevices(scope, createDevices({ ...options, devices }))
 
   await scope.register(async function ofSession(inSession) {
     await addBrowserSession(inSession, context)

@@ -4,11 +4,16 @@ import { type Problem, problem } from '../errors.ts'
 import { recordKeyOf, type SessionCookies } from '../http/cookies.ts'
 import { jsonResponse, problemOrPage, requestHeaders } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
-import { DEVICE } from '../vault/binding.ts'
-import type { NewSession, Sessions } from '../vault/lifecycle.ts'
-import { END_REASONS, type Found, NO_COOKIE, notLiveProblem } from '../vault/session.ts'
-import type { RecordStore } from '../vault/store/record.ts'
-import { inLog } from '../vault/store/store.ts'
+import {
+  DEVICE,
+  END_REASONS,
+  type Found,
+  inLog,
+  type NewSession,
+  NO_COOKIE,
+  notLiveProblem,
+  type Vault,
+} from '../vault/vault.ts'
 
 /** The facts of a live session that a page may know; instants in ISO 8601, UTC. */
 export type SessionFacts = (session: NewSession) => object
@@ -41,23 +46,21 @@ export function createSessionFacts({
 export type RequireDevice = (request: FastifyRequest, bound: boolean) => Problem | null
 
 const SIGNED_OUT = { authenticated: false, loginUrl: PATHS.login }
-const NO_RECORD = '0'.repeat(64)
 
 /** `GET /auth/session`: the facts of the caller's session. Does not extend it, and never sends a token. */
 export function createSessionInfo({
-  store,
+  vault,
   cookies,
   requireDevice,
 }: {
-  store: Pick<RecordStore, 'read'>
+  vault: Pick<Vault, 'requireReads'>
   cookies: SessionCookies
   requireDevice: RequireDevice
 }) {
   return async function sessionInfo(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     const { state } = request.session
     if (state === undefined) {
-      // Throws while the store cannot be read; a store that only refuses writes passes.
-      await store.read(NO_RECORD)
+      await vault.requireReads()
       return SIGNED_OUT
     }
     if (state.kind === 'unknown') throw state.cause
@@ -77,18 +80,18 @@ function signedOut(found: Exclude<Found, { kind: 'live' }>): object {
 
 /** `POST /auth/session`: the browser's user is active. Moves the idle limit, and never the absolute one. */
 export function createStaySignedIn({
-  sessions,
+  vault,
   cookies,
   requireDevice,
 }: {
-  sessions: Pick<Sessions, 'touch'>
+  vault: Pick<Vault, 'stay'>
   cookies: SessionCookies
   requireDevice: RequireDevice
 }) {
   return async function staySignedIn(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     // Activity is recorded without a look at the limits, so a session that has passed one must be found first.
     requireFacts(request, requireDevice)
-    await sessions.touch(recordKeyOf(request.session.sessionId))
+    await vault.stay(recordKeyOf(request.session.sessionId))
     await request.session.reload()
     const facts = requireFacts(request, requireDevice)
     renewCookies(request, reply, cookies)

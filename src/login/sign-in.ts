@@ -7,11 +7,15 @@ import { type Logger, type RequestInLog, requestInLog } from '../log.ts'
 import { SIGN_INS_AT_ONCE } from '../oauth/client.ts'
 import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import type { Secret } from '../secret.ts'
-import type { NewSession, Sessions } from '../vault/lifecycle.ts'
-import type { Revoker } from '../vault/refresh/revoker.ts'
-import type { RecordKey } from '../vault/store/record.ts'
-import { inLog } from '../vault/store/store.ts'
-import type { Identify, User } from '../vault/user.ts'
+import {
+  type DeviceRefresh,
+  type Identify,
+  inLog,
+  type NewSession,
+  type RecordKey,
+  type User,
+  type Vault,
+} from '../vault/vault.ts'
 
 /** Why a sign-in failed: label of `bff_sign_in_failures_total`. */
 export type SignInFailure =
@@ -21,6 +25,15 @@ export type SignInFailure =
   | 'unavailable'
   | 'store'
   | 'rate_limited'
+
+/** What happens to sign-ins and devices, to be counted. */
+export interface LoginEvents {
+  signedIn(flow: SessionFlow, granted: GrantedTokens): void
+  signInFailed(reason: SignInFailure): void
+  /** A session is bound to its device from now on. */
+  bound(): void
+  deviceRefreshed(outcome: DeviceRefresh): void
+}
 
 /** Members of the problem that the browser gets instead of a session, for example `loginUrl`. */
 export type Members = Record<string, string>
@@ -36,28 +49,26 @@ export type SignIn = (
   what: { tokens: GrantedTokens; flow: SessionFlow; members?: Members },
 ) => Promise<NewSession>
 
-/** `signIn` over these sessions; `revoke` takes the tokens of a sign-in that could not be stored. */
+/** `signIn` over this vault, which revokes the tokens of a sign-in that could not be stored. */
 export function createSignIn({
-  sessions,
-  revoke,
+  vault,
   cookies,
   keyring,
   log,
   identify,
-  onSignedIn,
+  observe,
 }: {
-  sessions: Pick<Sessions, 'create' | 'abandon' | 'end'>
-  revoke: Revoker['revoke']
+  vault: Pick<Vault, 'begin' | 'abandon' | 'end' | 'revoke'>
   cookies: SessionCookies
   keyring: Pick<Keyring, 'digitsOf'>
   log: Logger
   /** null: the platform is not asked. */
   identify: Identify | null
-  onSignedIn: (flow: SessionFlow, granted: GrantedTokens) => void
+  observe: Pick<LoginEvents, 'signedIn'>
 }): SignIn {
   async function endReplaced(key: RecordKey, request: FastifyRequest): Promise<void> {
     try {
-      await sessions.end(key, 'replaced', { request: requestInLog(request) })
+      await vault.end(key, 'replaced', { request: requestInLog(request) })
     } catch (error) {
       log.warn(
         { event: 'login.replaced_left', ...requestInLog(request), recordKey: inLog(key), err: error },
@@ -83,13 +94,13 @@ export function createSignIn({
     const user = await whoIs(granted.accessToken, request)
     let session: NewSession
     try {
-      session = await sessions.create(key, { ...granted, user }, flow)
+      session = await vault.begin(key, { ...granted, user }, flow)
       // Confirms the record. Without that the library sets no session cookie.
       await request.session.save()
     } catch (error) {
-      revoke(granted, key)
+      vault.revoke(granted, key)
       // Either write may have succeeded although its reply was lost, and the session would be refreshed for hours.
-      sessions.abandon(key)
+      vault.abandon(key)
       log.error(
         { event: 'login.unsaved', ...requestInLog(request), recordKey: inLog(key), err: error },
         'a sign-in could not be stored, so the user must sign in again: check Redis',
@@ -97,7 +108,7 @@ export function createSignIn({
       throw unavailable('store_unavailable', 1, { cause: error, members })
     }
     cookies.setRecordKey(reply, key)
-    onSignedIn(flow, granted)
+    observe.signedIn(flow, granted)
     const line = { event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }
     log.info(user === null ? line : { ...line, user: keyring.digitsOf('users', user.id) }, 'signed in')
     if (replaced !== null) await endReplaced(replaced, request)

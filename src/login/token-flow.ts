@@ -92,7 +92,7 @@ export const TOKEN_FLOW: OptionalFlow = {
  * facts of the new session; `Location` says where the page goes.
  */
 function createFragmentHandler(context: LoginContext) {
-  const { config, store, revoke, loginCookies, countCallback, signIn, sessionFacts, clock } = context
+  const { config, vault, loginCookies, countCallback, signIn, sessionFacts, clock } = context
   const { redirect, issuer } = config.oauth
 
   return async function fragment(
@@ -140,10 +140,10 @@ function createFragmentHandler(context: LoginContext) {
   async function claim(nonce: string, granted: GrantedTokens, members: Members): Promise<boolean> {
     const attempt = randomUUID()
     try {
-      return await store.claimNonce(nonce, attempt, SIGN_IN_MS)
+      return await vault.claimNonce(nonce, attempt, SIGN_IN_MS)
     } catch (cause) {
       // The page has already removed the token from its address, so it cannot send it again.
-      revoke(granted)
+      vault.revoke(granted)
       throw unavailable('store_unavailable', 1, { cause, members })
     }
   }

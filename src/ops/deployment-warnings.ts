@@ -2,8 +2,7 @@ import type { Clock } from '../clock.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Logger } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
-import { CLOCK_TOLERANCE_MS } from '../vault/store/record.ts'
-import type { StoreFinding } from '../vault/store/redis/deployment-findings.ts'
+import { CLOCK_TOLERANCE_MS, type StoreFinding } from '../vault/vault.ts'
 
 /** Faults of the deployment that do not stop the server: each is logged once and shown by `/readyz`. */
 interface DeploymentWarnings {

@@ -2,37 +2,28 @@ import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import { SESSION_FLOWS } from '../config/variables.ts'
 import type { TokenOutcome } from '../oauth/token-response.ts'
 import { droppedLines } from '../stdout.ts'
-import { DEVICE_REFRESHES, type DeviceRefresh } from '../vault/binding.ts'
-import type { RefreshEvents, RefreshTrigger } from '../vault/refresh/refresh.ts'
-import type { EndReason } from '../vault/session.ts'
-import type { WriteKind } from '../vault/store/outbox-entries.ts'
+import {
+  DEVICE_REFRESHES,
+  type DeviceRefresh,
+  type EndReason,
+  type Gauges,
+  type RefreshTrigger,
+  type VaultEvents,
+  type WriteKind,
+} from '../vault/vault.ts'
 import { REVISION, VERSION } from '../version.ts'
 import { createHistogram } from './histogram.ts'
 
-interface MetricsSources {
-  unsaved: () => number
-  consecutiveFailures: () => number
-  /** Sessions in the due queue; null when the store does not answer. */
-  due: () => Promise<number | null>
-  takesWrites: () => Promise<boolean>
-}
-
-interface Metrics extends RefreshEvents {
+interface Metrics extends VaultEvents {
   signedIn(flow: string): void
   signInFailed(reason: (typeof SIGN_IN_FAILURES)[number]): void
-  ended(reason: EndReason): void
   bound(): void
   deviceRefreshed(outcome: DeviceRefresh): void
-  /** A write to the store was tried again. */
-  retried(write: WriteKind): void
-  /** A write that the store had lost was made again. */
-  restored(write: 'tokens' | 'end'): void
   request(labels: { route: string; method: string; status: number }, seconds: number): void
   upstream(operation: string, status: number, seconds: number): void
   store(command: string, seconds: number): void
-  cache(result: 'hit' | 'revalidated' | 'miss'): void
   /** Gives the gauges their sources. */
-  watch(sources: MetricsSources): void
+  watch(sources: Gauges): void
   text(): Promise<string>
   readonly contentType: string
 }
@@ -159,7 +150,7 @@ export function createMetrics(): Metrics {
     { what: ['tokens', 'end'] },
   )
 
-  function watch({ unsaved, consecutiveFailures, due, takesWrites }: MetricsSources): void {
+  function watch({ unsaved, consecutiveFailures, due, takesWrites }: Gauges): void {
     type Read = () => number | null | Promise<number | null>
     const gauge = (name: string, help: string, read: Read): void => {
       new Gauge({

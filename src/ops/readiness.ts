@@ -1,8 +1,8 @@
-import type { SessionStore, StoreUnavailable } from '../vault/store/store.ts'
+import type { SessionStore, StoreUnavailable } from '../vault/vault.ts'
 
 interface ReadinessOptions {
   isListening: () => boolean
-  store: Pick<SessionStore, 'ping'>
+  ping: SessionStore['ping']
   warnings: () => readonly string[]
 }
 
@@ -18,14 +18,14 @@ export interface Readiness {
 }
 
 /** A process is ready while its port is open and the store takes writes. */
-export function createReadiness({ isListening, store, warnings }: ReadinessOptions): Readiness {
+export function createReadiness({ isListening, ping, warnings }: ReadinessOptions): Readiness {
   let stopping = false
 
   async function missing(): Promise<string[]> {
     const reasons: string[] = []
     if (stopping) reasons.push('the process is stopping')
     if (!isListening()) reasons.push('the public port is not open')
-    const failure = await store.ping().then(
+    const failure = await ping().then(
       () => null,
       (error: StoreUnavailable) => error,
     )

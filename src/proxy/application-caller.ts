@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import { GET_FLUX } from '../config/built-in.ts'
-import { type CallerSource, waitProblem } from '../vault/caller.ts'
+import { type CallerSource, waitProblem } from '../vault/vault.ts'
 import type { ApplicationAccess, ApplicationToken } from './application-token.ts'
 import type { OutgoingRequest } from './outgoing-request.ts'
 

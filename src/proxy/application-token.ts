@@ -3,8 +3,7 @@ import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { Secret } from '../secret.ts'
-import { createGate } from '../vault/refresh/gate.ts'
-import { neededAt, type RefreshTiming, type Wait } from '../vault/refresh/rules.ts'
+import { createGate, neededAt, type RefreshTiming, type Wait } from '../vault/vault.ts'
 
 /** The application's token, or why there is none. */
 export type ApplicationAccess =

@@ -2,7 +2,7 @@ import type { Config } from '../config/config.ts'
 import { pathOfOperation } from '../config/operation.ts'
 import type { Identity } from '../config/operations-file.ts'
 import { jsonPointer, jsonScalarAt } from '../json.ts'
-import type { Identify } from '../vault/user.ts'
+import type { Identify } from '../vault/vault.ts'
 import { createOwnCalls } from './own-calls.ts'
 
 type Identified = Awaited<ReturnType<Identify>>

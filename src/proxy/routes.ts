@@ -1,12 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
+import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
 import { addExactJsonBodies, dropBody, leaveBodyUnread, requireJson, requireNoBody } from '../http/body.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../http/same-origin.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
-import { type CallersOptions, createCallers } from '../vault/caller.ts'
+import type { Callers } from '../vault/vault.ts'
 import { type ApplicationCallers, createApplicationCallers } from './application-caller.ts'
 import { createApplicationToken } from './application-token.ts'
 import { declaredOperation } from './declared-operation.ts'
@@ -19,11 +20,14 @@ import { createResourceServer, type ResourceServer, type ResourceServerOptions }
 import { updateSite } from './update-site.ts'
 import { leaveBodies, requireUpload } from './upload.ts'
 
-interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'trustMs' | 'observe'> {
+interface ProxyOptions {
   config: Config
   authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
+  /** The callers of sessions. */
+  vault: Callers
+  clock: Clock
   log: Logger
-  metrics: { cache: CallersOptions['observe']; upstream: ForwardOptions['observe'] }
+  observe: ForwardOptions['observe']
   wrapResourceServer?: WrapResourceServer | undefined
 }
 
@@ -42,15 +46,8 @@ export const proxy = fastifyPlugin<ProxyOptions>(addProxy, {
 })
 
 async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<void> {
-  const { config, authorizationServer, clock, log, metrics } = options
+  const { config, authorizationServer, vault: callers, clock, log, observe } = options
   const { publicUrl, wac: accounts, upstream, clientFluxAllowed } = config
-  const callers = createCallers({
-    ...options,
-    timing: config.refresh,
-    idleMs: config.session.idleSeconds * 1_000,
-    trustMs: config.session.cacheMs,
-    observe: metrics.cache,
-  })
   const ownPathOf = createOwnPaths(config.baseUrl, config.operations, accounts)
   const connected: ResourceServer[] = []
   let saidInsufficientScope = false
@@ -66,7 +63,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
             resourceServer: connect({ connections: 16, share: 8 }),
           },
     accounts,
-    observe: metrics.upstream,
+    observe,
     log,
   })
 

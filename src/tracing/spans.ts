@@ -5,8 +5,7 @@ import type { Logger } from '../log.ts'
 import { pathOf } from '../log-text.ts'
 import type { WrapTokenFetch } from '../oauth/client.ts'
 import type { WrapResourceServer } from '../proxy/routes.ts'
-import type { Refresh, RefreshResult } from '../vault/refresh/refresh.ts'
-import { inLog, StoreUnavailable } from '../vault/store/store.ts'
+import { inLog, type Refresh, type RefreshResult, StoreUnavailable } from '../vault/vault.ts'
 import { createTracer, type Span, type Tracer } from './tracer.ts'
 
 /** The spans of this server (docs/tracing.md), as wrappers around parts that know nothing of them. */

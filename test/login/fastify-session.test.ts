@@ -28,14 +28,12 @@ t.test(
     await addBrowserSession(server, {
       cookies,
       sessionFacts: () => ({ flow: 'code' }),
-      store: {
+      vault: {
         async confirm(key) {
           confirmed.push(key)
           return key === recordKeyOf(ids.live)
         },
-      },
-      sessions: {
-        find: async (key): Promise<Found> =>
+        look: async (key): Promise<Found> =>
           key === recordKeyOf(ids.live)
             ? { kind: 'live', session: { key } as never }
             : { kind: 'ended', reason: 'idle', at: 0 },

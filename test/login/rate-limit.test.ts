@@ -3,7 +3,7 @@ import t from 'tap'
 import { createKeyring } from '../../src/keyring.ts'
 import { createRateLimit } from '../../src/login/rate-limit.ts'
 import { Secret } from '../../src/secret.ts'
-import type { TryStore } from '../../src/vault/store/store.ts'
+import type { Vault } from '../../src/vault/vault.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { ask, field, portOf, problemOf, type Question } from '../http/wire.ts'
@@ -11,14 +11,14 @@ import { ALICE, sendPassword } from './sign-ins.ts'
 
 type Options = Parameters<typeof createRateLimit>[0]
 
-const ALONE: TryStore = { countTry: async () => null }
+const ALONE: Pick<Vault, 'countTry'> = { countTry: async () => null }
 const LIMITED = { code: 'rate_limited', status: 429 }
 
 function limitOf(options: Partial<Options>) {
   return createRateLimit({
     kind: 'sign-in',
     perMinute: 3,
-    store: ALONE,
+    vault: ALONE,
     keyring: createKeyring([new Secret('a secret of at least 32 characters')]),
     clock: { monotonic: () => 0 },
     ...options,
@@ -28,7 +28,7 @@ function limitOf(options: Partial<Options>) {
 /** A store that shows its calls, and replies when the test says so. */
 function heldStore() {
   const calls: { bucket: string; reply: (value: { count: number; leftMs: number }) => void }[] = []
-  const store: TryStore = {
+  const store: Pick<Vault, 'countTry'> = {
     countTry: (bucket) => new Promise((resolve) => void calls.push({ bucket, reply: resolve })),
   }
   return { calls, store }
@@ -47,13 +47,13 @@ t.test('the limit counts each client by itself and names the seconds to wait', a
 
 t.test('a flood of clients keeps at most 65,536 counts, and makes the limit forget nobody', async (t) => {
   const buckets = new Set<string>()
-  const store: TryStore = {
+  const store: Pick<Vault, 'countTry'> = {
     async countTry(bucket) {
       buckets.add(bucket)
       return null
     },
   }
-  const count = limitOf({ perMinute: 100, store })
+  const count = limitOf({ perMinute: 100, vault: store })
   for (let attempt = 0; attempt < 100; attempt += 1) await count('busy')
   await Promise.all(Array.from({ length: 2_000 }, (_, client) => count(`192.0.2.${client}`)))
   await t.rejects(count('busy'), LIMITED)
@@ -67,7 +67,7 @@ t.test('a flood of clients keeps at most 65,536 counts, and makes the limit forg
 
 t.test('the store has the last word, and is not asked again for a client above the limit', async (t) => {
   const { calls, store } = heldStore()
-  const count = limitOf({ store })
+  const count = limitOf({ vault: store })
   const fourth = count('192.0.2.1')
   calls[0]!.reply({ count: 4, leftMs: 12_345 })
   await t.rejects(fourth, { ...LIMITED, headers: { 'retry-after': '13' } }, 'three in other processes')
@@ -81,7 +81,7 @@ t.test('the store has the last word, and is not asked again for a client above t
 
 t.test('a store that is slow or away refuses nobody, and a late reply counts', async (t) => {
   const { calls, store } = heldStore()
-  const count = limitOf({ store })
+  const count = limitOf({ vault: store })
   await t.resolves(count('192.0.2.1'))
   calls[0]!.reply({ count: 3, leftMs: 60_000 })
   await Promise.resolve()
@@ -92,7 +92,7 @@ t.test('a store that is slow or away refuses nobody, and a late reply counts', a
   await Promise.resolve()
   await t.rejects(count('192.0.2.2'), LIMITED, 'the reply to the first says nothing of the other two')
 
-  const broken = limitOf({ store: { countTry: () => Promise.reject(new Error('away')) } })
+  const broken = limitOf({ vault: { countTry: () => Promise.reject(new Error('away')) } })
   for (let attempt = 0; attempt < 3; attempt += 1) await t.resolves(broken('192.0.2.1'))
   await t.rejects(broken('192.0.2.1'), LIMITED)
 })
@@ -100,14 +100,14 @@ t.test('a store that is slow or away refuses nobody, and a late reply counts', a
 t.test('a reply that came in time counts although the process was held up', async (t) => {
   const { port1, port2 } = new MessageChannel()
   t.teardown(() => port1.close())
-  const store: TryStore = {
+  const store: Pick<Vault, 'countTry'> = {
     countTry: () =>
       new Promise((resolve) => {
         port2.once('message', resolve)
         port1.postMessage({ count: 4, leftMs: 60_000 })
       }),
   }
-  const counted = limitOf({ store })('192.0.2.1')
+  const counted = limitOf({ vault: store })('192.0.2.1')
   const startedAt = performance.now()
   while (performance.now() - startedAt < 60);
   await t.rejects(counted, LIMITED)

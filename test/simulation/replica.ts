@@ -1,4 +1,3 @@
-import { CACHED_SESSIONS } from '../../src/app.ts'
 import { Problem } from '../../src/errors.ts'
 import { createSessionCookies, recordKeyOf } from '../../src/http/cookies.ts'
 import type { Logger } from '../../src/log.ts'
@@ -9,18 +8,12 @@ import { createSignIn } from '../../src/login/sign-in.ts'
 import type { GrantedTokens } from '../../src/oauth/token-response.ts'
 import { createForward, type Forward } from '../../src/proxy/forward.ts'
 import type { Outcome } from '../../src/proxy/resource-server.ts'
-import { createSessionCache } from '../../src/vault/cache.ts'
-import { type Caller, createCallers } from '../../src/vault/caller.ts'
-import { createSessions } from '../../src/vault/lifecycle.ts'
-import { createRevoker } from '../../src/vault/refresh/revoker.ts'
-import { createTokens } from '../../src/vault/refresh/tokens.ts'
-import { createOutbox, type OutboxStore } from '../../src/vault/store/outbox.ts'
-import type { RecordKey } from '../../src/vault/store/record.ts'
-import { reportWrites } from '../../src/vault/store/report-writes.ts'
+import { createVault, type RecordKey, type Vault, type VaultOptions } from '../../src/vault/vault.ts'
 import { type Connection, FleetTransport } from './connections.ts'
 import type { Deployment } from './deployment.ts'
 import { createCheapKeyring } from './keyring.ts'
 import { Random } from './random.ts'
+import type { Settings } from './settings.ts'
 import { createSimulatedStore } from './simulated-store.ts'
 import type { Owner, ScheduledEvent } from './virtual-clock.ts'
 
@@ -60,6 +53,16 @@ const OUTGOING = {
   targetId: '1',
 } as const
 
+const PUBLIC_URL = 'http://localhost'
+const NOTHING_COUNTED = {
+  refreshed() {},
+  lagged() {},
+  ended() {},
+  cache() {},
+  retried() {},
+  restored() {},
+}
+
 /** One server process: the real code of sessions, tokens, cache and caller over simulated connections. */
 export class Replica implements Owner {
   readonly id: number
@@ -76,8 +79,7 @@ export class Replica implements Owner {
   timers = 0
   readonly random: Random
   readonly transport: FleetTransport
-  readonly tokens: ReturnType<typeof createTokens>
-  readonly store: OutboxStore
+  readonly vault: Vault
   readonly #deployment: Deployment
   readonly #cookies: ReturnType<typeof createSessionCookies>
   readonly #forward: Forward
@@ -109,93 +111,45 @@ export class Replica implements Owner {
     const keyring = createCheapKeyring()
     const clocks = { wall: () => clock.wall(this), monotonic: () => clock.now }
     const log = this.#createLog()
-    this.#cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })
-    const { timing, idleMs, cacheMs: trustMs } = settings
-    const { monotonic } = clocks
-    const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic })
-    const store = createOutbox({
-      store: reportWrites(createSimulatedStore(this.transport, idleMs), {
-        onTouched: cache.distrust,
-        onChanged: cache.drop,
-      }),
-      clock: clocks,
-      log,
-      onRetried() {},
-      onRestored() {},
-    })
-    this.store = store
-    const authorizationServer = deployment.authorizationServer.clientOf(this)
-    const revoker = createRevoker({ authorizationServer, log })
-    const sessions = createSessions({
-      store,
+    this.#cookies = createSessionCookies({ keyring, publicUrl: PUBLIC_URL, secure: false })
+    const vault = createVault({
+      config: configOf(settings),
+      store: createSimulatedStore(this.transport, settings.idleMs),
+      authorizationServer: deployment.authorizationServer.clientOf(this),
       keyring,
-      idleMs,
-      maxMs: settings.maxMs,
-      clientId: 'client',
+      cookies: this.#cookies,
       clock: clocks,
+      random: () => this.random.next(),
       log,
-      schedule: (...session) => tokens.schedule(...session),
-      revoke: revoker.revoke,
-      onEnded() {},
+      observe: { events: NOTHING_COUNTED },
     })
-    const tokens = createTokens({
-      store,
-      sessions,
-      authorizationServer,
-      revoker,
-      pace: {
-        timing,
-        concurrency: settings.concurrency,
-        timeoutMs: settings.timeoutMs,
-        reuseMs: settings.reuseMs,
-        shutdownMs: settings.shutdownMs,
-        random: () => this.random.next(),
-      },
-      clock: clocks,
-      log,
-      observe: { events: { refreshed() {}, lagged() {} } },
-    })
-    this.tokens = tokens
+    this.vault = vault
     const cookies = this.#cookies
-    const callers = createCallers({
-      cookies,
-      binding: null,
-      cache,
-      trustMs,
-      sessions,
-      tokens,
-      timing,
-      idleMs,
-      clock: clocks,
-      observe() {},
-    })
     this.#forward = createForward({
-      callers,
+      callers: vault,
       application: null,
       resourceServer: { send: (call, onOutcome) => this.#send(call, onOutcome) },
       accounts: { allowed: null, default: null },
       observe() {},
       log,
     })
-    this.#logout = createLogout({ endSessionUrl: null, sessions, cookies, store, log })
-    this.#sessionInfo = createSessionInfo({ store, cookies, requireDevice: () => null })
+    this.#logout = createLogout({ endSessionUrl: null, vault, cookies, log })
+    this.#sessionInfo = createSessionInfo({ vault, cookies, requireDevice: () => null })
     const ofLibrary = {
-      store,
-      sessions,
+      vault,
       sessionFacts: createSessionFacts({ now: () => 0, defaultWac: null }),
     }
     this.#libraryStore = createLibraryStore(ofLibrary)
     this.#endingStore = createLibraryStore({ ...ofLibrary, reads: false })
     this.#signIn = createSignIn({
-      sessions,
-      revoke: revoker.revoke,
+      vault,
       cookies,
       keyring,
       log,
       identify: null,
-      onSignedIn() {},
+      observe: { signedIn() {} },
     })
-    tokens.start()
+    vault.start()
     clock.current = null
   }
 
@@ -358,10 +312,10 @@ export class Replica implements Owner {
   /** As src/app.ts stops: open requests finish and refreshes under way are stored. */
   async stop(): Promise<void> {
     this.ready = false
-    const background = this.tokens.beginStop()
+    const background = this.vault.beginStop()
     if (this.#underWay > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
     await background
-    await this.tokens.stop()
+    await this.vault.stop()
     await this.transport.close()
     this.#deployment.checker.died(this, true)
     this.alive = false
@@ -381,6 +335,18 @@ export class Replica implements Owner {
     }
     const log = { trace() {}, debug() {}, info: write('info'), warn: write('warn'), error: write('error') }
     return log as unknown as Logger
+  }
+}
+
+/** The configuration of the server with these settings. */
+function configOf(settings: Settings): VaultOptions['config'] {
+  const { timing, concurrency, idleMs, maxMs, cacheMs, timeoutMs, reuseMs, shutdownMs } = settings
+  return {
+    publicUrl: PUBLIC_URL,
+    session: { idleSeconds: idleMs / 1_000, maxSeconds: maxMs / 1_000, cacheMs, isBound: false },
+    refresh: { ...timing, concurrency, reuseSeconds: reuseMs / 1_000 },
+    oauth: { clientId: 'client', tokenTimeoutMs: timeoutMs },
+    shutdownSeconds: shutdownMs / 1_000,
   }
 }
 

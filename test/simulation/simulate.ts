@@ -231,7 +231,7 @@ async function nothingIsLeft(deployment: Deployment): Promise<void> {
   await clock.run(clock.now + 10_000)
   if (clock.stopped) return
   for (const replica of replicas) {
-    const pending = replica.store.pendingTokens()
+    const pending = replica.vault.gauges.unsaved()
     if (pending > 0) checker.violated('tokens are still pending at the end', `${replica.name}: ${pending}`)
     deployment.stop(replica, () => {})
   }
