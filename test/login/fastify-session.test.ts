@@ -35,7 +35,7 @@ t.test(
         },
         look: async (key): Promise<Found> =>
           key === recordKeyOf(ids.live)
-            ? { kind: 'live', session: { key } as never }
+            ? { kind: 'live', session: { key, record: { bound: false } } as never }
             : { kind: 'ended', reason: 'idle', at: 0 },
         async end(key) {
           ended.push(key)
