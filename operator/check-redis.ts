@@ -1,7 +1,5 @@
 import type { Config } from '../src/config/config.ts'
-import { CLOCK_TOLERANCE_MS } from '../src/vault/store/record.ts'
-import { NO_WRITES } from '../src/vault/store/redis/health.ts'
-import { inspectRedis } from '../src/vault/store/redis/inspect.ts'
+import { CLOCK_TOLERANCE_MS, inspectRedis, NO_WRITES } from '../src/vault/vault.ts'
 import { type Finding, fault, ok, warning } from './report.ts'
 
 /** Checks of the session store, and by how many milliseconds this clock is ahead of Redis'; null when unknown. */

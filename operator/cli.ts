@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import type { Writable } from 'node:stream'
 import { parseArgs } from 'node:util'
 import type { Clock } from '../src/clock.ts'
-import type { SessionStore } from '../src/vault/store/store.ts'
+import type { SessionStore } from '../src/vault/vault.ts'
 import type { OperatorConfig } from './config.ts'
 import { inAscii } from './in-ascii.ts'
 

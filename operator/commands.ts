@@ -1,5 +1,5 @@
 import { createKeyring } from '../src/keyring.ts'
-import type { RecordKey, SessionRecord } from '../src/vault/store/record.ts'
+import type { RecordKey, SessionRecord } from '../src/vault/vault.ts'
 import type { Command, CommandOptions, Terminal } from './cli.ts'
 import { endAll, endOne, endUser } from './end.ts'
 import { explain } from './explain.ts'

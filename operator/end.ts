@@ -2,10 +2,7 @@ import { createKeyring } from '../src/keyring.ts'
 import { createLog } from '../src/log.ts'
 import { type AuthorizationServer, createAuthorizationServer } from '../src/oauth/client.ts'
 import type { Secret } from '../src/secret.ts'
-import { createEndSession, logEnded } from '../src/vault/lifecycle.ts'
-import { createRevoker } from '../src/vault/refresh/revoker.ts'
-import type { RecordKey } from '../src/vault/store/record.ts'
-import type { SessionStore } from '../src/vault/store/store.ts'
+import { createSessionEnd, type RecordKey, type SessionStore } from '../src/vault/vault.ts'
 import type { CommandOptions } from './cli.ts'
 import { batches, distinct } from './scan.ts'
 import { nothingSeen, reportUser, sessionsOf } from './user.ts'
@@ -99,27 +96,21 @@ function createEnding({ store, config, terminal, clock }: CommandOptions) {
   const authorizationServer =
     platform && createAuthorizationServer({ ...platform, concurrency: REVOCATIONS_AT_ONCE, clock })
   const counted = countRevocation(authorizationServer ?? { revoke: async () => null })
-  const log = createLog('silent')
   const audit = createLog('info', { write: (line: string) => terminal.warn(line.trimEnd()) })
-  const revoker = createRevoker({ authorizationServer: counted.authorizationServer, log })
-  const endSession = createEndSession({
+  const ending = createSessionEnd({
     store,
     keyring: createKeyring(sessionSecrets),
-    revoke: revoker.revoke,
-    log,
-    onEnded: (ended) => logEnded(audit, ended),
+    authorizationServer: counted.authorizationServer,
+    log: createLog('silent'),
+    audit,
     onUnreadable() {
       if (authorizationServer !== null) counted.unreadable()
     },
   })
   return {
-    async end(key: RecordKey): Promise<boolean> {
-      await revoker.freeSlot()
-      return await endSession(key, 'operator')
-    },
+    end: ending.end,
     async finish(): Promise<void> {
-      await revoker.freeSlot()
-      await revoker.stop(LAST_REVOCATIONS_MS)
+      await ending.finish(LAST_REVOCATIONS_MS)
       await authorizationServer?.close()
       const unrevoked = counted.unrevoked()
       if (unrevoked > 0)

@@ -1,7 +1,5 @@
 import { createKeyring } from '../src/keyring.ts'
-import { openTokens } from '../src/vault/sealed-tokens.ts'
-import { passedLimit } from '../src/vault/session.ts'
-import type { RecordKey, SessionRecord } from '../src/vault/store/record.ts'
+import { openTokens, passedLimit, type RecordKey, type SessionRecord } from '../src/vault/vault.ts'
 import type { CommandOptions } from './cli.ts'
 import { findOne } from './end.ts'
 import { asciiJson } from './in-ascii.ts'

@@ -1,12 +1,11 @@
 import type { Keyring } from '../src/keyring.ts'
-import { openTokens, sealTokens } from '../src/vault/sealed-tokens.ts'
-import type { RecordKey, RecordStore } from '../src/vault/store/record.ts'
+import { openTokens, type RecordKey, type SessionStore, sealTokens } from '../src/vault/vault.ts'
 
 /** Under which secret of the list tokens are sealed; `unreadable`: under none of them. */
 type Seal = 'newest' | 'older' | 'unreadable'
 
 export interface SealOptions {
-  store: Pick<RecordStore, 'read' | 'reseal'>
+  store: Pick<SessionStore, 'read' | 'reseal'>
   keyring: Keyring
 }
 

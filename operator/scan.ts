@@ -1,5 +1,4 @@
-import type { RecordKey } from '../src/vault/store/record.ts'
-import type { SessionStore } from '../src/vault/store/store.ts'
+import type { RecordKey, SessionStore } from '../src/vault/vault.ts'
 
 /** Records that a command reads at once; Redis sends them one after another on one connection. */
 const BATCH = 200

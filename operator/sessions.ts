@@ -3,13 +3,11 @@ import { SYSTEM_CLOCK } from '../src/clock.ts'
 import { envFileHints } from '../src/config/checks.ts'
 import { describeTarget } from '../src/config/redis-url.ts'
 import { allowSlowAddresses } from '../src/process/addresses.ts'
-import { createRedisStore } from '../src/vault/store/redis/store.ts'
-import { type SessionStore, StoreUnavailable } from '../src/vault/store/store.ts'
-import { whenConnected } from '../src/vault/store/when-connected.ts'
+import { connectRedis, StoreUnavailable } from '../src/vault/vault.ts'
 import { VERSION } from '../src/version.ts'
 import { type Command, createTerminal, HELP, parseArguments } from './cli.ts'
 import { runCommand } from './commands.ts'
-import { type OperatorConfig, parseOperatorConfig } from './config.ts'
+import { parseOperatorConfig } from './config.ts'
 
 const DONE = 0
 const NOT_DONE = 1
@@ -71,7 +69,10 @@ async function run(command: Exclude<Command, { kind: 'help' | 'version' | 'wrong
     }
   }
   try {
-    const store = await connect(config)
+    const store = await connectRedis(
+      { ...config.store, idleMs: config.idleSeconds * 1_000 },
+      CONNECT_WITHIN_MS,
+    )
     const options = { store, config, terminal, clock: SYSTEM_CLOCK }
     return (await runCommand(command, options).finally(store.close)) ? DONE : NOT_DONE
   } catch (error) {
@@ -80,35 +81,6 @@ async function run(command: Exclude<Command, { kind: 'help' | 'version' | 'wrong
       terminal.warn(`Redis stopped answering (${(cause as Error).message}): run the command again.`)
     else terminal.warn(message)
     return NOT_DONE
-  }
-}
-
-/** A store that answers. Rejects where Redis refuses the credentials, or does not answer in time. */
-async function connect({ store: settings, idleSeconds }: OperatorConfig): Promise<SessionStore> {
-  let refused: string | null = null
-  let reason = 'no answer'
-  const store = createRedisStore({
-    ...settings,
-    idleMs: idleSeconds * 1_000,
-    onRefused: (message) => {
-      refused = message
-    },
-    onUnreachable: (why) => {
-      reason = why
-    },
-    onReachable() {},
-    observe() {},
-  })
-  try {
-    await whenConnected(store.ping, CONNECT_WITHIN_MS, () => refused !== null)
-    return store
-  } catch {
-    await store.close()
-    throw new Error(
-      refused === null
-        ? `Redis cannot be reached (${reason}): check REDIS_URL.`
-        : `Redis refused the credentials (${refused}): check REDIS_URL.`,
-    )
   }
 }
 

@@ -1,6 +1,5 @@
 import { createKeyring } from '../src/keyring.ts'
-import { openTokens } from '../src/vault/sealed-tokens.ts'
-import type { RecordKey, SessionRecord } from '../src/vault/store/record.ts'
+import { openTokens, type RecordKey, type SessionRecord } from '../src/vault/vault.ts'
 import type { CommandOptions, Terminal } from './cli.ts'
 import { distinct } from './scan.ts'
 

@@ -9,7 +9,7 @@ import { PATHS } from '../paths.ts'
 import { type Binding, createBinding } from './binding.ts'
 import { createSessionCache } from './cache.ts'
 import { type Caller, type Callers, createCallers } from './caller.ts'
-import { createSessions, type Sessions } from './lifecycle.ts'
+import { createEndSession, createSessions, logEnded, type Sessions } from './lifecycle.ts'
 import type { Refresh, RefreshEvents } from './refresh/refresh.ts'
 import { createRevoker, type Revoker } from './refresh/revoker.ts'
 import { createTokens, type Tokens } from './refresh/tokens.ts'
@@ -19,7 +19,7 @@ import { createOutbox, type OutboxStore } from './store/outbox.ts'
 import type { WriteKind } from './store/outbox-entries.ts'
 import type { DeviceStore, RecordKey, RecordStore } from './store/record.ts'
 import type { StoreFinding } from './store/redis/deployment-findings.ts'
-import { createRedisStore } from './store/redis/store.ts'
+import { createRedisStore, type RedisStoreOptions } from './store/redis/store.ts'
 import { reportWrites } from './store/report-writes.ts'
 import { inLog, type NonceStore, type SessionStore, type TryStore } from './store/store.ts'
 import { whenConnected } from './store/when-connected.ts'
@@ -39,6 +39,7 @@ export type { NewSession } from './lifecycle.ts'
 export { createGate } from './refresh/gate.ts'
 export type { Refresh, RefreshEvents, RefreshResult, RefreshTrigger } from './refresh/refresh.ts'
 export { neededAt, type RefreshTiming, type Wait } from './refresh/rules.ts'
+export { openTokens, sealTokens } from './sealed-tokens.ts'
 export {
   END_REASONS,
   type EndReason,
@@ -46,10 +47,13 @@ export {
   type LiveSession,
   NO_COOKIE,
   notLiveProblem,
+  passedLimit,
 } from './session.ts'
 export type { WriteKind } from './store/outbox-entries.ts'
-export { CLOCK_TOLERANCE_MS, type RecordKey } from './store/record.ts'
+export { CLOCK_TOLERANCE_MS, type RecordKey, type SessionRecord } from './store/record.ts'
 export type { StoreFinding } from './store/redis/deployment-findings.ts'
+export { NO_WRITES } from './store/redis/health.ts'
+export { inspectRedis } from './store/redis/inspect.ts'
 export { inLog, type SessionStore, StoreUnavailable } from './store/store.ts'
 export type { Identify, User } from './user.ts'
 
@@ -279,4 +283,64 @@ export function openStore(
   })
   const connected = () => whenConnected(store.ping, STORE_WAIT_MS).catch(() => {})
   return { store, tried: () => Promise.race([connected(), unreachable, pause(STORE_WAIT_MS)]) }
+}
+
+/**
+ * For the operator's commands: a store that answers. Rejects with an error for the terminal where Redis refuses the
+ * credentials, or does not answer in time.
+ */
+export async function connectRedis(
+  settings: Omit<RedisStoreOptions, 'onRefused' | 'onUnreachable' | 'onReachable' | 'onFinding' | 'observe'>,
+  withinMs: number,
+): Promise<SessionStore> {
+  let refused: string | null = null
+  let reason = 'no answer'
+  const store = createRedisStore({
+    ...settings,
+    onRefused: (message) => {
+      refused = message
+    },
+    onUnreachable: (why) => {
+      reason = why
+    },
+    onReachable() {},
+    observe() {},
+  })
+  try {
+    await whenConnected(store.ping, withinMs, () => refused !== null)
+    return store
+  } catch {
+    await store.close()
+    throw new Error(
+      refused === null
+        ? `Redis cannot be reached (${reason}): check REDIS_URL.`
+        : `Redis refused the credentials (${refused}): check REDIS_URL.`,
+    )
+  }
+}
+
+/**
+ * For the operator's commands: the end of sessions, without their life. `end` waits until a revocation may begin, and is
+ * false where there was no session; `finish` waits for the last revocations, at most that many milliseconds. `audit`: the log of ends.
+ */
+export function createSessionEnd(
+  options: Pick<VaultOptions, 'store' | 'keyring' | 'log'> & {
+    authorizationServer: Pick<AuthorizationServer, 'revoke'>
+    audit: Logger
+    /** No known secret opens the tokens of this session, so they cannot be revoked. */
+    onUnreadable: (key: RecordKey) => void
+  },
+): { end(key: RecordKey): Promise<boolean>; finish(withinMs: number): Promise<void> } {
+  const { freeSlot, revoke, stop } = createRevoker(options)
+  const end = createEndSession({ ...options, revoke, onEnded: (ended) => logEnded(options.audit, ended) })
+  return {
+    async end(key) {
+      await freeSlot()
+      return await end(key, 'operator')
+    },
+    async finish(withinMs) {
+      await freeSlot()
+      await stop(withinMs)
+    },
+  }
 }
