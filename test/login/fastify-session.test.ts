@@ -51,7 +51,9 @@ t.test(
     server.get('/destroy', async ({ session }) => await session.destroy())
     const get = (url: string, id: string) => server.inject({ url, cookies: { session: cookies.sign(id) } })
 
-    t.strictSame((await get('/state', ids.live)).json(), { state: { kind: 'live', facts: { flow: 'code' } } })
+    t.strictSame((await get('/state', ids.live)).json(), {
+      state: { kind: 'live', facts: { flow: 'code' }, bound: false },
+    })
     const gone = await get('/state', ids.ended)
     t.strictSame(gone.json(), { state: { kind: 'ended', reason: 'idle', at: 0 } })
     t.strictSame(gone.cookies, [], 'the cookie of a session that has ended stays, and with it the reason')
