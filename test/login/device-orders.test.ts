@@ -73,9 +73,14 @@ function createWorld() {
     const cookies = createSessionCookies({ keyring, publicUrl: ORIGIN, secure: true })
     const binding = createBinding({ keyring, publicUrl: ORIGIN, paths: PATHS, now: () => wall })
     const devices = createDevices({
-      ...{ binding, store, cookies, log },
-      onBound: () => {},
-      onDeviceRefresh: () => {},
+      ...{ cookies, log },
+      devices: {
+        ...binding,
+        registerDevice: (key, device) => store.registerDevice(key, device),
+        bindDevice: (key, device) => store.bindDevice(key, device),
+        registered: async (key) => (await store.read(key))?.device || null,
+      },
+      observe: { bound() {}, deviceRefreshed() {} },
     })
     const callers = createCallers({
       ...{ cookies, binding, clock },
