@@ -118,6 +118,8 @@ function toConfig(values: Values) {
     /** The first signs and seals, all are accepted. */
     sessionSecrets: values.SESSION_SECRET,
     store: toStore(values),
+    /** Of a read whose session cannot be looked at. */
+    storeWaitMs: values.STORE_WAIT_MS,
     wac: { default: values.WAC, allowed: values.WAC_ALLOWED },
     listen: { host: values.HOST, port: values.PORT, opsPort: values.OPS_PORT },
     session: {

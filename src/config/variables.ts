@@ -195,6 +195,11 @@ export const TABLE = {
     wholeNumber(0, 10_000),
     'how long a replica serves a session from memory before it asks the store again; 0: each request asks',
   ),
+  STORE_WAIT_MS: withDefault(
+    '4000',
+    wholeNumber(0, 10_000),
+    'how long a read of /flux or /data waits for a store that is away; 0: 503 at once',
+  ),
   REFRESH_AHEAD_SECONDS: withDefault(
     '300',
     wholeNumber(0, MAX_REFRESH_AHEAD_SECONDS),

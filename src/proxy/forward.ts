@@ -7,11 +7,14 @@ import type { ApplicationCallers } from './application-caller.ts'
 import { type AccountRules, type Call, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
 import type { ResourceServer } from './resource-server.ts'
 import type { Failure } from './response-rules.ts'
+import type { StoreWait } from './store-wait.ts'
 
 type Sender = Pick<ResourceServer, 'send'>
 
 export interface ForwardOptions {
   callers: Callers
+  /** How reads wait for a store that is away; all else does not. */
+  storeWait: StoreWait
   resourceServer: Sender
   /** The application's calls, over connections of their own; null: every request needs a session. */
   application: { callers: ApplicationCallers; resourceServer: Sender } | null
@@ -47,7 +50,8 @@ interface Forwarding<C> {
 type Authorized = { readonly authorization: string }
 
 export function createForward(options: ForwardOptions): Forward {
-  const { callers, application, resourceServer, accounts, observe, log, mostBytes = MOST_BYTES } = options
+  const { callers, storeWait, application, resourceServer, accounts, observe, log } = options
+  const { mostBytes = MOST_BYTES } = options
   let bytes = 0
 
   // No promise for a cached caller: each costs as much as a step of the work itself.
@@ -56,7 +60,7 @@ export function createForward(options: ForwardOptions): Forward {
     if (outgoing.body !== null) keep(outgoing.body.length, reply)
     const caller = callers.cached(request.headers.cookie)
     if (caller === null) {
-      findAndSend(request, reply, outgoing).catch((error: unknown) => reply.send(error))
+      findAndSend(request, reply, outgoing).catch((error: unknown) => refuse(reply, error))
       return
     }
     checkAccount(outgoing.wac, accounts)
@@ -82,10 +86,12 @@ export function createForward(options: ForwardOptions): Forward {
     const check = (): void => checkAccount(outgoing.wac, accounts)
     let caller: Caller
     try {
-      caller = await callers.find(request.headers.cookie, check, {
-        inLog: requestInLog(request),
-        skipped: request.headers['secure-session-skipped'] !== undefined,
-      })
+      caller = await whenStoreIsThere(request, reply, () =>
+        callers.find(request.headers.cookie, check, {
+          inLog: requestInLog(request),
+          skipped: request.headers['secure-session-skipped'] !== undefined,
+        }),
+      )
     } catch (error) {
       const lacksSession = error instanceof Problem && error.code === 'login_required'
       if (!lacksSession || !application?.callers.mayRead(outgoing)) throw error
@@ -97,6 +103,14 @@ export function createForward(options: ForwardOptions): Forward {
     }
     noteActivity(request, caller)
     send({ request, reply, outgoing, source: callers, resourceServer, holder: caller.key, calls: 0 }, caller)
+  }
+
+  function whenStoreIsThere<T extends object>(
+    { method }: FastifyRequest,
+    { raw }: FastifyReply,
+    ask: () => Promise<T>,
+  ): Promise<T> {
+    return method === 'GET' || method === 'HEAD' ? storeWait(raw, ask) : ask()
   }
 
   /** Not of a timer of the page: one that polls would keep its user signed in until the absolute limit. */
@@ -123,8 +137,7 @@ export function createForward(options: ForwardOptions): Forward {
     resourceServer.send(call, (outcome) => {
       if (outcome.kind === 'withdrawn') {
         forwarding.calls -= 1
-        if (outcome.error !== null) reply.send(outcome.error)
-        else again(forwarding, caller, source.current(caller, requestInLog(request)))
+        again(forwarding, caller, askedAnew(forwarding, caller, outcome.error))
         return
       }
       const status = 'status' in outcome ? outcome.status : 0
@@ -165,6 +178,21 @@ export function createForward(options: ForwardOptions): Forward {
     })
   }
 
+  /** The caller that the session has now. `failure`: why the store could not be asked just now, or null. */
+  function askedAnew<C extends Authorized>(
+    { request, reply, source }: Forwarding<C>,
+    caller: C,
+    failure: unknown,
+  ): Promise<C> {
+    let failed = failure
+    return whenStoreIsThere(request, reply, async () => {
+      if (failed === null) return await source.current(caller, requestInLog(request))
+      const error = failed
+      failed = null
+      throw error
+    })
+  }
+
   /** Sends with the caller that takes the place of `before`. An upload is gone, so the page sends it again. */
   function again<C extends Authorized>(forwarding: Forwarding<C>, before: C, found: Promise<C>): void {
     const { reply, outgoing } = forwarding
@@ -183,8 +211,15 @@ export function createForward(options: ForwardOptions): Forward {
   }
 
   function sendWith<C extends Authorized>(forwarding: Forwarding<C>, found: Promise<C>): void {
-    found.then((caller) => send(forwarding, caller)).catch((error: unknown) => forwarding.reply.send(error))
+    found
+      .then((caller) => send(forwarding, caller))
+      .catch((error: unknown) => refuse(forwarding.reply, error))
   }
+}
+
+/** A browser that has left has its line in the log already. */
+function refuse(reply: FastifyReply, error: unknown): void {
+  if (!reply.raw.closed) reply.send(error)
 }
 
 /** Bodies up to 10 MiB are permitted; eight of them may be under way. */

@@ -17,6 +17,7 @@ import type { Params, RoutedOperation } from './operation.ts'
 import { PLATFORM_ERROR } from './outgoing-request.ts'
 import { createOwnPaths } from './own-paths.ts'
 import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
+import { createStoreWait } from './store-wait.ts'
 import { updateSite } from './update-site.ts'
 import { leaveBodies, requireUpload } from './upload.ts'
 
@@ -53,6 +54,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
   let saidInsufficientScope = false
   const forward = createForward({
     callers,
+    storeWait: createStoreWait({ waitMs: config.storeWaitMs, clock }),
     resourceServer: connect(),
     application:
       clientFluxAllowed === null

@@ -13,7 +13,7 @@ t.test('with one Cluster node down, the sessions of the others are served and re
   // What one node has lost is then no matter to the others.
   for (const node of cluster.nodes) await node.cli('config', 'set', 'cluster-require-full-coverage', 'no')
   const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { REDIS_URL: cluster.url })
+  const bff = await startBff(t, sandbox, { REDIS_URL: cluster.url, STORE_WAIT_MS: '0' })
   await untilReady(bff)
   const recordCounts = async () =>
     (await Promise.all(cluster.nodes.map(sessionsOn))).map((names) => names.length)

@@ -49,6 +49,7 @@ for (const [name, trouble] of Object.entries(TROUBLES)) {
     const sandbox = await startSandbox(t)
     const bff = await startBff(t, sandbox, {
       REDIS_URL: `redis://app:app-password@127.0.0.1:${redis.port}`,
+      STORE_WAIT_MS: '0',
     })
     await untilReady(bff)
     const [fresh, leaver, coming] = [bff.browser(), bff.browser(), bff.browser()]

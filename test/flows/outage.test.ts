@@ -17,7 +17,8 @@ async function start(t: Test) {
   const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
   const proxy = await startProxy(t, redis.port)
   const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { REDIS_URL: `redis://127.0.0.1:${proxy.port}` })
+  const env = { STORE_WAIT_MS: '0', REDIS_URL: `redis://127.0.0.1:${proxy.port}` }
+  const bff = await startBff(t, sandbox, env)
   await untilReady(bff)
   return { redis, proxy, sandbox, bff }
 }

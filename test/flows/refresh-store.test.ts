@@ -8,7 +8,8 @@ import { startHeldRefresh } from './load.ts'
 t.jobs = 3
 
 t.test('tokens that a dead Redis did not store are stored later, and not served before', async (t) => {
-  const { redis, sandbox, replicas, browser, elsewhere, gate, waiting } = await startHeldRefresh(t)
+  const started = await startHeldRefresh(t, { STORE_WAIT_MS: '0' })
+  const { redis, sandbox, replicas, browser, elsewhere, gate, waiting } = started
   await redis.kill()
   gate.release()
   t.equal((await waiting).status, 503, 'the session may have been ended elsewhere')

@@ -6,4 +6,5 @@ runTogether(
   'flows/outage-refusals.test.ts',
   'flows/outage.test.ts',
   'flows/redis-tls.test.ts',
+  'flows/store-wait.test.ts',
 )

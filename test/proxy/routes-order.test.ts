@@ -47,7 +47,7 @@ t.test('401 comes before 403 for the account, and 403 before 503 for the store',
   const sandbox = await startSandbox(t)
   const redis = await startRedis(t)
   const bff = await startBff(t, sandbox, {
-    ...{ WAC_ALLOWED: 'DEMO', SESSION_CACHE_MS: '0', REDIS_URL: redis.url },
+    ...{ WAC_ALLOWED: 'DEMO', SESSION_CACHE_MS: '0', STORE_WAIT_MS: '0', REDIS_URL: redis.url },
     ...{ OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open' },
   })
   await untilReady(bff)

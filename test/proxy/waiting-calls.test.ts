@@ -142,6 +142,7 @@ function forwarded(outcomes: Outcome[], renewed: () => Promise<{ authorization: 
   }
   const forward = createForward({
     callers: callers as unknown as ForwardOptions['callers'],
+    storeWait: (_response, ask) => ask(),
     application: null,
     resourceServer: {
       send(call: Call, onOutcome: (outcome: Outcome) => void) {
@@ -167,6 +168,7 @@ t.test('updates of all sessions keep so many bytes at most, and what would keep 
       cached: () => ({ authorization: 'Bearer a' }),
       noteActivity() {},
     } as unknown as ForwardOptions['callers'],
+    storeWait: (_response, ask) => ask(),
     application: null,
     resourceServer: { send: (_call, onOutcome) => void waits.push(onOutcome) },
     accounts: { default: null, allowed: null },

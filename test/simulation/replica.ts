@@ -127,6 +127,8 @@ export class Replica implements Owner {
     const cookies = this.#cookies
     this.#forward = createForward({
       callers: vault,
+      // The browsers of the simulation know 503 as the answer of a store that is away.
+      storeWait: (_response, ask) => ask(),
       application: null,
       resourceServer: { send: (call, onOutcome) => this.#send(call, onOutcome) },
       accounts: { allowed: null, default: null },
