@@ -72,6 +72,7 @@ const DEFAULTS = {
   accessLog: 'errors',
   logLevel: 'info',
   shutdownSeconds: 20,
+  storeWaitMs: 4_000,
   shutdownDelaySeconds: 0,
   keepAliveSeconds: 72,
   tracing: null,
