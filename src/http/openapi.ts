@@ -225,7 +225,9 @@ export const problemResponse = (description: string) => ({
  */
 export function problemOrPage(description: string) {
   const response = problemResponse(description)
-  const page = { 'text/html': { schema: { description: 'For a navigation.', properties: { code: {} } } } }
+  const page = {
+    'text/html': { schema: { description: 'For a navigation.', properties: { code: { type: 'string' } } } },
+  }
   return { ...response, content: { ...response.content, ...page } }
 }
 

@@ -33,7 +33,10 @@ const NONCE = PLANTED.padEnd(43, 'n')
 const NEVER_A_PAGE: Partial<Record<ProblemCode, string>> = {
   headers_too_large: 'the parser has read no header that tells of a navigation',
   invalid_credentials: 'only POST /auth/password, which a script sends',
+  length_required: 'only an upload, which a script sends',
   payload_too_large: 'only requests with a body that is read',
+  shutting_down: 'test/flows/stop.test.ts opens its page',
+  token_refreshed: 'only an upload, which a script sends',
   request_timeout: 'the parser has not read the whole head',
   unsupported_media_type: 'only requests with a body that is read',
 }

@@ -28,7 +28,14 @@ t.test('GET /auth/session describes a session, and never sends a token', async (
   t.strictSame(answer.setCookies, [])
   const session = answer.json()
   const { sessionId, ...rest } = session
-  const facts = { authenticated: true, flow: 'code', refreshable: true, wac: 'DEMO', user: null }
+  const facts = {
+    authenticated: true,
+    flow: 'code',
+    refreshable: true,
+    wac: 'DEMO',
+    user: null,
+    bound: false,
+  }
   t.strictSame(Object.keys(rest).sort(), [...Object.keys(facts), ...TIMES].sort())
   t.match(rest, facts)
   for (const name of TIMES) t.match(rest[name], ISO, name)
@@ -54,6 +61,7 @@ t.test('a member that the schema of the session does not name is not sent', asyn
     ...{ authenticated: true, flow: 'code', refreshable: true, wac: null, user: null },
     ...Object.fromEntries(TIMES.map((name) => [name, '2026-01-01T00:00:00.000Z'])),
     sessionId: '0'.repeat(12),
+    bound: false,
   }
   for (const [url, schema] of [
     ['/one', SESSION_SCHEMA],

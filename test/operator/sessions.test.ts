@@ -40,7 +40,7 @@ t.test('an operator lists the sessions of a running deployment and ends them on 
   const listed = await run('list')
   t.equal(listed.lines.length, 3)
   for (const line of listed.lines)
-    t.match(line, /^[0-9a-f]{64}( {2}\d{4}-\d\d-\d\dT\S+Z){3} {2}code {2}1 {2}test-client$/)
+    t.match(line, /^[0-9a-f]{64}( {2}\d{4}-\d\d-\d\dT\S+Z){3} {2}code {2}1 {2}test-client {2}unbound$/)
   const [id, ...more] = listed.lines.map((line) => line.slice(0, 64))
 
   /** Calls by both replicas, which know the sessions by the first round. */
