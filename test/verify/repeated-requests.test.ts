@@ -59,7 +59,8 @@ async function startReplicas(t: Test) {
 async function startSystem(t: Test) {
   const replicas = await startReplicas(t)
   const { tls, ca } = await createTlsFiles(NAME)
-  const fronts = await startFronts(t, { ...replicas, tls })
+  // Apache and Varnish ask for readiness at the port that is watched here.
+  const fronts = await startFronts(t, { ...replicas, tls }, ['nginx', 'haproxy', 'caddy'])
 
   async function ask({ httpsPort }: Front, method: string, path = '/'): Promise<number | undefined> {
     const body = method === 'GET' || method === 'DELETE' ? undefined : '{"name":"A"}'

@@ -44,6 +44,8 @@ for (const [dead, healthy, how] of [
       })
       const { time, behave, presentations, keys } = setup
       setup.issueFor(LIFE_SECONDS)
+      // Each process has seen a grant: before it has, an answer in unknown words may be an outage.
+      await callAll(setup, keys, 2 * LIFE_SECONDS)
       behave(deadIn(how, (family) => family <= dead))
       const { calls, failed } = await callAll(setup, keys.slice(dead), 75)
       t.equal(failed, 0, `of ${calls} calls`)
