@@ -25,6 +25,8 @@ const MAX_KEPT = 20
 const MAX_COOKIE_BYTES = 8_000
 /** More `Set-Cookie` lines would make a response head that proxies refuse; later sign-ins drop the rest. */
 const MAX_DROPPED = 20
+/** Of one header. */
+const MOST_OPENED = 50
 
 export interface LoginCookies {
   /** A new sign-in. Sets its cookie, and drops cookies that are too many or too old. */
@@ -89,9 +91,14 @@ export function createLoginCookies({
     return now() - sealed.t < SIGN_IN_MS ? sealed : null
   }
 
+  /** No browser keeps as many. To open each of a header that somebody has made would cost more than the response. */
+  function openable(header: string | undefined): { id: string; value: string }[] {
+    return loginCookiesIn(header).slice(0, MOST_OPENED)
+  }
+
   /** Ids of the login cookies in a header that make too many with a new one of `newBytes`: broken ones and the oldest. */
   function superfluous(header = '', newBytes: number): string[] {
-    const cookies = loginCookiesIn(header).map((cookie) => ({ ...cookie, startedAt: open(cookie)?.t ?? 0 }))
+    const cookies = openable(header).map((cookie) => ({ ...cookie, startedAt: open(cookie)?.t ?? 0 }))
     cookies.sort((a, b) => b.startedAt - a.startedAt)
     const ofLogins = cookies.reduce((sum, cookie) => sum + loginLength(cookie), 0)
     let bytes = header.length - ofLogins + newBytes
@@ -130,7 +137,7 @@ export function createLoginCookies({
     },
 
     hasBegun(header, flow) {
-      const begun = loginCookiesIn(header).map(open)
+      const begun = openable(header).map(open)
       return begun.some((sealed) => sealed !== null && (sealed.f ?? 'code') === flow)
     },
 

@@ -131,7 +131,7 @@ export function createAuthorizationServer({
     const [authorizationEndpoint = ''] = oauth.authorizeUrl.split('?')
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
-      // Its query would be written anew with the parameters.
+      // Its query would be written again with the parameters.
       authorization_endpoint: authorizationEndpoint,
       token_endpoint: oauth.tokenUrl,
       ...(oauth.revocationUrl === null ? {} : { revocation_endpoint: oauth.revocationUrl }),
