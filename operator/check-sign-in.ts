@@ -40,7 +40,7 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
 
   /** Follows redirects that stay on the authorization server. */
   async function lead(changes: Record<string, string>): Promise<Led> {
-    const start = new URL(await server.authorizeUrl({ responseType, redirectUri, state: nonce, verifier }))
+    const start = new URL(server.authorizeUrl({ responseType, redirectUri, state: nonce, verifier }))
     for (const [name, value] of Object.entries(changes)) start.searchParams.set(name, value)
     let url = start.href
     for (let hops = 0; ; hops += 1) {

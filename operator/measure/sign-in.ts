@@ -100,7 +100,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
     return begun
   }
 
-  const addressOf = ({ nonce, redirectUri, verifier }: Started): Promise<string> =>
+  const addressOf = ({ nonce, redirectUri, verifier }: Started): string =>
     authorizationServer.authorizeUrl({ responseType: 'code', redirectUri, state: nonce, verifier })
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -118,7 +118,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
         'set-cookie',
         `${COOKIE}=${started.nonce}; Path=/auth; HttpOnly; SameSite=Lax${secure}`,
       )
-      response.setHeader('location', await addressOf(started))
+      response.setHeader('location', addressOf(started))
       return send(response, 303, '')
     }
     const isCallback = `${new URL(publicUrl).origin}${pathname}` === started.redirectUri
@@ -145,7 +145,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
 
   async function fromOperator(): Promise<URLSearchParams> {
     const { redirectUri } = begin()
-    report.show('sign-in', await addressOf(started!), 'Open this address in a browser and sign in')
+    report.show('sign-in', addressOf(started!), 'Open this address in a browser and sign in')
     report.say(
       'Then paste the address that the browser shows, also if the page is an error. It begins with the callback. Press Enter:',
     )

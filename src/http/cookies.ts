@@ -47,8 +47,8 @@ export interface SessionCookies {
   setDevice(reply: FastifyReply, value: string, maxAgeSeconds: number): void
   /** Clears the cookies of a session. */
   clearSession(reply: FastifyReply): void
-  /** The login cookies in a header, not verified. */
-  loginCookiesIn(header: string | undefined): { id: string; value: string }[]
+  /** The login cookies in a header, not verified, each found when it is asked for. */
+  loginCookiesIn(header: string | undefined): Iterable<{ id: string; value: string }>
   /** How many bytes it takes in the `Cookie` header. */
   loginLength(cookie: { id: string; value: string }): number
   /** Sets the login cookie of one sign-in; `maxAgeSeconds` 0 clears it. */
@@ -135,14 +135,13 @@ export function createSessionCookies({
     return value === null ? null : verify(value)
   }
 
-  function loginCookiesIn(header = ''): { id: string; value: string }[] {
-    return header.split(';').flatMap((pair) => {
+  function* loginCookiesIn(header = ''): Iterable<{ id: string; value: string }> {
+    for (const pair of header.split(';')) {
       const at = pair.indexOf('=')
-      if (at < 0) return []
-      const name = withoutOuterSpaces(pair.slice(0, at))
+      const name = withoutOuterSpaces(pair.slice(0, Math.max(at, 0)))
       const id = name.startsWith(loginPrefix) ? name.slice(loginPrefix.length) : ''
-      return /^[A-Za-z0-9_-]{1,64}$/.test(id) ? [{ id, value: pair.slice(at + 1).trim() }] : []
-    })
+      if (/^[A-Za-z0-9_-]{1,64}$/.test(id)) yield { id, value: pair.slice(at + 1).trim() }
+    }
   }
 
   return {

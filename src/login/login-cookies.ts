@@ -93,7 +93,9 @@ export function createLoginCookies({
 
   /** No browser keeps as many. To open each of a header that somebody has made would cost more than the response. */
   function openable(header: string | undefined): { id: string; value: string }[] {
-    return loginCookiesIn(header).slice(0, MOST_OPENED)
+    const found = []
+    for (const cookie of loginCookiesIn(header)) if (found.push(cookie) === MOST_OPENED) break
+    return found
   }
 
   /** Ids of the login cookies in a header that make too many with a new one of `newBytes`: broken ones and the oldest. */

@@ -58,7 +58,7 @@ export function createStart(context: LoginContext) {
       })
     }
     const { nonce, redirectUri, verifier } = loginCookies.begin(reply, headers.cookie, { flow, returnTo })
-    const location = await authorizationServer.authorizeUrl({
+    const location = authorizationServer.authorizeUrl({
       responseType: flow,
       redirectUri,
       state: nonce,

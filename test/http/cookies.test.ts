@@ -87,7 +87,8 @@ t.test('the cost of reading a Cookie header is proportional to its length, blank
   const cost = (header: string, times: number): number => {
     const before = process.cpuUsage()
     for (let time = 0; time < times; time += 1)
-      for (const reads of [loginCookiesIn, wasSentToPublicHost, read]) reads(header)
+      for (const reads of [(text: string) => [...loginCookiesIn(text)], wasSentToPublicHost, read])
+        reads(header)
     const { user, system } = process.cpuUsage(before)
     return user + system + 1
   }

@@ -63,16 +63,17 @@ export function versionOf(name, program, option) {
   return `${name} ${/\d+(?:\.\d+)+/.exec(`${stdout}${stderr}`)?.[0] ?? 'of unknown version'}`
 }
 
-// Linux counts in hundredths of a second for programs, whatever the kernel's own tick is.
-const TICK_MICROSECONDS = 10_000
-
-/** CPU time in microseconds of a process and its children. */
+/**
+ * CPU time in microseconds of a process and its children, by the scheduler: `stat` counts in hundredths of a second. Of
+ * threads that live.
+ */
 export function cpuOf(pid) {
-  return sum(pid, (each) => {
-    const stat = readFileSync(`/proc/${each}/stat`, 'latin1')
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    return (Number(fields[11]) + Number(fields[12])) * TICK_MICROSECONDS
-  })
+  return sum(pid, (each) =>
+    readdirSync(`/proc/${each}/task`).reduce((total, thread) => {
+      const [nanoseconds] = readFileSync(`/proc/${each}/task/${thread}/schedstat`, 'latin1').split(' ')
+      return total + Number(nanoseconds) / 1_000
+    }, 0),
+  )
 }
 
 /** Resident bytes of a process and its children: `VmRSS` now, `VmHWM` at most so far. */

@@ -125,7 +125,7 @@ const KINDS = [...SHORT, ...LONG].map((kind) => ({ beside: NOTHING, goal: 2, ...
 export const anonymous = {
   candidates: KINDS,
   reference: NOTHING,
-  usual: { rounds: 5, seconds: 1, warmup: 2, count: 150 },
+  usual: { rounds: 5, seconds: 1, warmup: 2, count: 500 },
   quick: { rounds: 1, seconds: 0.2, warmup: 0.2, count: 20 },
 
   /** `count`: requests of a kind in each second of `seconds` and `warmup`, one after another. */
