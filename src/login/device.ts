@@ -32,6 +32,10 @@ export function createDevices({ devices, cookies, log, observe }: DeviceOptions)
   async function register(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const found = devices.readRegistration(headerOf(request, 'secure-session-response'))
     if (found === null) throw faulty('Secure-Session-Response is no registration that this server asked for.')
+    // Another host of this site may offer a registration of its own session here: it must not replace that of a device.
+    const own = cookies.verifyIn(request.headers.cookie)?.recordKey ?? found.key
+    if (own !== found.key && (await devices.registered(own)) !== null)
+      throw faulty('This browser has another session, which has a device.')
     const { kind } = await devices.registerDevice(found.key, found.device)
     if (kind === 'gone') throw faulty('The session of this registration has ended.')
     if (kind === 'refused') throw faulty('The session has another device.')

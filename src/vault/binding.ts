@@ -116,7 +116,7 @@ export function createBinding({
       return now() < until && isSignedBy(token, token.device) ? { key, device: token.device } : null
     },
 
-    instructions: instructionsFor(host, paths.refresh),
+    instructions: instructionsFor(publicUrl, paths.refresh),
     challenge: (key) => `"${issue('challenge', key, CHALLENGE_MS)}";id="${host}"`,
 
     isProof(key, device, response) {
@@ -132,7 +132,8 @@ export function createBinding({
   }
 }
 
-function instructionsFor(host: string, refreshUrl: string) {
+function instructionsFor(publicUrl: string, refreshUrl: string) {
+  const { host, hostname: domain } = new URL(publicUrl)
   return {
     // One for the host: a second sign-in replaces the first, whose cookie has the same name.
     session_identifier: host,
@@ -140,8 +141,8 @@ function instructionsFor(host: string, refreshUrl: string) {
     scope: {
       include_site: false,
       scope_specification: [
-        { type: 'exclude', domain: host, path: '/' },
-        ...BOUND_PATHS.map((path) => ({ type: 'include', domain: host, path })),
+        { type: 'exclude', domain, path: '/' },
+        ...BOUND_PATHS.map((path) => ({ type: 'include', domain, path })),
       ],
     },
     credentials: [{ type: 'cookie', name: DEVICE_COOKIE, attributes: ATTRIBUTES }],
@@ -157,11 +158,13 @@ interface DeviceToken {
   signature: Buffer
 }
 
-function readToken(response: string | undefined): DeviceToken | null {
+function readToken(response = ''): DeviceToken | null {
+  // Before it is split: anybody may send 16 KB of dots.
+  if (response.length > MAX_RESPONSE_LENGTH) return null
   // The draft quotes it as a structured string, Chromium 156 does not.
-  const text = response?.replace(/^"(.*)"$/, '$1') ?? ''
+  const text = response.replace(/^"(.*)"$/, '$1')
   const [header = '', payload = '', signature = '', ...more] = text.split('.')
-  if (text.length > MAX_RESPONSE_LENGTH || signature === '' || more.length > 0) return null
+  if (signature === '' || more.length > 0) return null
   const { alg, typ, jwk } = readPart(header)
   const { jti } = readPart(payload)
   if (alg !== 'ES256' || typ !== 'dbsc+jwt' || typeof jti !== 'string') return null

@@ -111,14 +111,41 @@ t.test('a thief cannot register, refresh or replay', async (t) => {
   t.strictSame(replayed.setCookies, [], 'and gives no cookie once the session is bound')
   const challenged = await thief.fetch('/auth/device/refresh', { method: 'POST' })
   t.equal(challenged.status, 403)
-  for (const proof of [
-    own.proof(refreshChallenge(challenged)),
-    own.registration(refreshChallenge(challenged)),
-  ]) {
-    const headers = { 'secure-session-response': proof }
+  const challenge = refreshChallenge(challenged)
+  const mallory = await signedIn(system)
+  const ofMallory = refreshChallenge(await mallory.browser.fetch('/auth/device/refresh', { method: 'POST' }))
+  const unsigned = own.proof(challenge).replace(/[^.]*$/, '')
+  for (const [what, headers] of Object.entries({
+    'another key': { 'secure-session-response': own.proof(challenge) },
+    'another key in the header': { 'secure-session-response': own.registration(challenge) },
+    "the device's key in the header": {
+      'secure-session-response': own.token({ jwk: device.jwk }, { jti: challenge }),
+    },
+    'another algorithm': { 'secure-session-response': own.token({ alg: 'none' }, { jti: challenge }) },
+    'no signature': { 'secure-session-response': unsigned },
+    'a signature of zeros': { 'secure-session-response': unsigned + 'A'.repeat(86) },
+    'another type': { 'secure-session-response': device.token({ typ: 'JWT' }, { jti: challenge }) },
+    'the challenge of another session': { 'secure-session-response': device.proof(ofMallory) },
+    'the proof of another session': { 'secure-session-response': mallory.device.proof(ofMallory) },
+    'the registration of the device': { 'secure-session-response': token },
+    'the spelling of older drafts': { 'sec-session-response': device.proof(challenge) },
+  })) {
     const again = await thief.fetch('/auth/device/refresh', { method: 'POST', headers })
-    t.strictSame([again.status, again.setCookies], [403, []])
+    t.strictSame([again.status, again.setCookies], [403, []], what)
   }
+  const cookie = (text: string) => thief.fetch('/flux/temperature', { headers: { cookie: text } })
+  const session = `${SESSION_COOKIE}=${browser.cookies.get(SESSION_COOKIE)!.value}`
+  const [until, signature] = browser.cookies.get(DEVICE_COOKIE)!.value.split('.') as [string, string]
+  const proven = `${DEVICE_COOKIE}=${until}.${signature}`
+  t.equal((await cookie(`${session}; ${proven}`)).status, 200, 'the control')
+  for (const [what, text] of Object.entries({
+    'the cookie of another device': `${DEVICE_COOKIE}=${mallory.browser.cookies.get(DEVICE_COOKIE)!.value}`,
+    'a later instant': `${DEVICE_COOKIE}=${Number(until) + 600}.${signature}`,
+    'an empty one': `${DEVICE_COOKIE}=`,
+    'a repeated one': `${proven}; ${proven}`,
+    'a name in other letters': proven.replace('Host', 'host'),
+  }))
+    isProblem(t, await cookie(`${session}; ${text}`), 401, 'login_required', what)
   isProblem(t, await thief.fetch('/flux/temperature'), 401, 'login_required', 'login_required')
   t.equal((await refreshDevice(browser, device)).status, 200, 'the owner goes on')
   t.equal((await browser.fetch('/flux/temperature')).status, 200)
@@ -148,6 +175,38 @@ t.test('a second device is refused, and a faulty registration leaves a session t
     'without a device',
   )
   t.equal((await unregistered.fetch('/flux/temperature')).status, 200, 'it stays unbound')
+})
+
+t.test('a thief does not keep the owner out, and is no activity of the session', async (t) => {
+  const system = await start(t)
+  const { browser, device } = await signedIn(system)
+  const thief = thiefOf(system, browser)
+  const own = createDevice()
+  const before = (await browser.fetch('/auth/session')).json().idleExpiresAt
+  for (let times = 0; times < 50; times += 1) {
+    const challenged = await thief.fetch('/auth/device/refresh', { method: 'POST' })
+    const headers = { 'secure-session-response': own.proof(refreshChallenge(challenged)) }
+    await thief.fetch('/auth/device/refresh', { method: 'POST', headers })
+    await register(thief, own.registration(refreshChallenge(challenged)))
+    await thief.fetch('/flux/temperature')
+  }
+  t.equal((await browser.fetch('/auth/session')).json().idleExpiresAt, before)
+  t.equal((await refreshDevice(browser, device)).status, 200)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+})
+
+t.test("another session's registration does not replace that of a browser with a device", async (t) => {
+  const system = await start(t)
+  const { browser } = await signedIn(system)
+  const mallory = await signedIn(system, { proves: false })
+  // As another host of the site could have it sent from here: a registration of that host's own session.
+  const headers = { 'secure-session-response': mallory.token }
+  const foreign = await browser.fetch('/auth/device', { method: 'POST', headers })
+  isProblem(t, foreign, 400, 'invalid_request', 'beside the cookie of a session with a device')
+  t.strictSame(foreign.setCookies, [])
+  const fresh = system.browser()
+  await signIn(fresh, system.sandbox)
+  t.equal((await fresh.fetch('/auth/device', { method: 'POST', headers })).status, 200, 'of one without')
 })
 
 t.test('only a callback offers a registration, over https, unless SESSION_BINDING is off', async (t) => {

@@ -167,3 +167,14 @@ t.test(
     t.match(deviceProblem(false), { status: 401, code: 'login_required', members: { reason: 'device' } })
   },
 )
+
+t.test('the scope names the host without its port, which is part of the identifier', async (t) => {
+  const { instructions } = createBinding({
+    keyring: createKeyring([new Secret(A)]),
+    publicUrl: 'https://app.example.com:8443',
+    paths: PATHS,
+    now: () => now,
+  })
+  t.equal(instructions.session_identifier, 'app.example.com:8443')
+  for (const { domain } of instructions.scope.scope_specification) t.equal(domain, 'app.example.com')
+})
