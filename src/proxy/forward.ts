@@ -163,7 +163,9 @@ export function createForward(options: ForwardOptions): Forward {
             again(
               forwarding,
               caller,
-              source.forceRefresh(caller, outcome.namesInvalidToken, requestInLog(request)),
+              whenStoreIsThere(request, reply, () =>
+                source.forceRefresh(caller, outcome.namesInvalidToken, requestInLog(request)),
+              ),
             )
           else reply.send(problem(expired ? 'upstream_timeout' : 'upstream_refused'))
           return

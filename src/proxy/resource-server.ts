@@ -22,7 +22,7 @@ import {
   ruleFor,
   untypedBody,
 } from './response-rules.ts'
-import { type Share, Shares } from './shares.ts'
+import { type Share, type Sharer, Shares } from './shares.ts'
 import { uploadOf } from './upload.ts'
 import { type Connection, Connections } from './upstream-connections.ts'
 
@@ -72,6 +72,11 @@ export interface ResourceServerOptions {
   connections?: number
   /** Reads at once for one holder, and again updates; further ones wait for it as for a connection. */
   share?: number
+  /**
+   * A read that has waited so long for its share takes the place of one that came as long before it and has no response yet:
+   * its browser may have left, which some reverse proxies hide. That one waits again, once. null: no read does.
+   */
+  overtakeMs?: number | null
   /** A browser that takes less than 64 KiB of a waiting response in so long counts as gone. */
   readerTimeoutMs?: number
   /** Called for each response that says that the token's scope does not suffice. */
@@ -96,6 +101,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     proxy = null,
     connections = 128,
     share = 32,
+    overtakeMs = null,
     readerTimeoutMs = 60_000,
   } = options
   const base = new URL(options.baseUrl)
@@ -115,6 +121,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     fixedHeaders: fixedHeaders(options.headers ?? []),
     tokenShapes: options.tokenShapes ?? [],
     timeoutMs,
+    overtakeMs,
     readerTimeoutMs,
     securityHeaders: relayedHeaders(options.secure),
     onInsufficientScope: options.onInsufficientScope ?? (() => {}),
@@ -150,6 +157,7 @@ interface Shared {
   fixedHeaders: readonly string[]
   tokenShapes: readonly TokenShape[]
   timeoutMs: number
+  overtakeMs: number | null
   readerTimeoutMs: number
   /** Names and values in turn, from http/headers.ts. */
   securityHeaders: readonly string[]
@@ -188,12 +196,13 @@ const NOTHING: Buffer[] = []
 
 const GONE = new Error('this call is over')
 const UNWANTED = new Error('the rest of a rejected response is not wanted')
+const OVERTAKEN = new Error('a younger call of its holder has the place of this one')
 
 /**
  * One request to the resource server and its response. undici calls the `on…` methods. A class and no set
  * of closures, because one is made for each request on the hot path.
  */
-class UpstreamRequest implements Dispatcher.DispatchHandler {
+class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   private readonly call: Call
   private readonly shared: Shared
   private readonly onOutcome: (outcome: Outcome) => void
@@ -218,6 +227,10 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private readonly own: Places
   private readonly share: Share
   private started = false
+  readonly cameAt = performance.now()
+  /** The one that gets its place. */
+  private heir: Sharer | null = null
+  private gaveWay = false
   /** It has waited for a share or a place, so its session may have ended since. */
   private waited = false
   readonly keptBytes: number
@@ -257,11 +270,49 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   send(): void {
     this.call.response.on('close', this.onClose)
+    this.enterShare()
+  }
+
+  private enterShare(): void {
     const entered = this.own.shares.enter(this.share, this)
     if (entered === 'started') return
     this.waited = true
     if (entered === 'full') this.finish({ kind: 'full' })
-    else this.timer = setTimeout(() => this.finish({ kind: 'crowded' }), this.shared.timeoutMs)
+    else this.awaitShare(this.shared.overtakeMs)
+  }
+
+  private awaitShare(overtakeMs: number | null): void {
+    const { timeoutMs } = this.shared
+    const mayOvertake = overtakeMs !== null && overtakeMs < timeoutMs && isRepeatable(this.call.outgoing)
+    const end = (): void => this.finish({ kind: 'crowded' })
+    const overtake = (): void => {
+      this.timer = setTimeout(end, timeoutMs - overtakeMs!)
+      if (!this.gaveWay) this.own.shares.overtake(this.share, this, overtakeMs!)
+    }
+    this.timer = mayOvertake ? setTimeout(overtake, overtakeMs) : setTimeout(end, timeoutMs)
+  }
+
+  giveWay(heir: Sharer): boolean {
+    const { controller, phase } = this
+    if (controller === null || phase !== 'waiting' || this.responseStarted || this.heir !== null) return false
+    this.heir = heir
+    controller.abort(OVERTAKEN)
+    return true
+  }
+
+  /** Its connection is closed. The second time it is refused: its holder has too many calls. */
+  private waitAgain(): void {
+    const { heir, share, own } = this
+    this.controller = null
+    if (this.gaveWay) {
+      this.finish({ kind: 'crowded' })
+      return
+    }
+    this.gaveWay = true
+    this.started = false
+    this.heir = null
+    own.shares.leave(share, this, heir)
+    this.enterShare()
   }
 
   /** Sends a call that has its place in the share of its holder. */
@@ -311,7 +362,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private leaveShare(): void {
     if (!this.started || this.phase !== 'over' || this.places !== null) return
     this.started = false
-    this.own.shares.leave(this.share)
+    this.own.shares.leave(this.share, this, this.heir)
   }
 
   /** Asks the store after a wait unless the session was proven recently. The call is over where it must not leave. */
@@ -410,7 +461,9 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.leave(true)
     switch (this.phase) {
       case 'waiting':
-        if (mayRepeat) {
+        if (this.heir !== null) {
+          this.waitAgain()
+        } else if (mayRepeat) {
           this.repeated = true
           this.controller = null
           this.enter(this.shared.fresh)

@@ -46,6 +46,9 @@ export const proxy = fastifyPlugin<ProxyOptions>(addProxy, {
   encapsulate: true,
 })
 
+/** A page that was opened after another one was left should not wait for the reads of that one. */
+const OVERTAKE_MS = 1_000
+
 async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<void> {
   const { config, authorizationServer, vault: callers, clock, log, observe } = options
   const { publicUrl, wac: accounts, upstream, clientFluxAllowed } = config
@@ -55,7 +58,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
   const forward = createForward({
     callers,
     storeWait: createStoreWait({ waitMs: config.storeWaitMs, clock }),
-    resourceServer: connect(),
+    resourceServer: connect({ overtakeMs: OVERTAKE_MS }),
     application:
       clientFluxAllowed === null
         ? null
@@ -69,7 +72,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
     log,
   })
 
-  function connect(limits: Pick<ResourceServerOptions, 'connections' | 'share'> = {}) {
+  function connect(limits: Pick<ResourceServerOptions, 'connections' | 'share' | 'overtakeMs'>) {
     const resourceServer = createResourceServer({
       ...upstream,
       ...limits,

@@ -1,15 +1,20 @@
-/** A call that waits until one of the same holder ends. */
-interface Waiting {
-  /** What it keeps in memory meanwhile. */
+/** A call of one holder. */
+export interface Sharer {
+  /** What it keeps in memory while it waits until another one ends. */
   readonly keptBytes: number
+  /** When it came, by the monotonic clock. */
+  readonly cameAt: number
   start(): void
+  /** Gives its place to this one as soon as its connection allows. false: it keeps its place. */
+  giveWay(heir: Sharer): boolean
 }
 
 /** One holder's part of the connections. */
 export interface Share {
-  open: number
+  /** In the order of their start. */
+  readonly open: Set<Sharer>
   /** In the order of their arrival. */
-  readonly waiting: Set<Waiting>
+  readonly waiting: Set<Sharer>
   /** Of those that wait. */
   waitingBytes: number
 }
@@ -37,41 +42,47 @@ export class Shares {
     const known = this.shares.get(holder)
     if (known !== undefined) return known
     if (this.shares.size >= MAX_HOLDERS) this.forgetIdle()
-    const share = { open: 0, waiting: new Set<Waiting>(), waitingBytes: 0 }
+    const share = { open: new Set<Sharer>(), waiting: new Set<Sharer>(), waitingBytes: 0 }
     this.shares.set(holder, share)
     return share
   }
 
   /** Starts the call now, or when one of the same holder leaves; `full`: too many wait already. */
-  enter(share: Share, call: Waiting): 'started' | 'waits' | 'full' {
-    if (share.open >= this.most) {
+  enter(share: Share, call: Sharer): 'started' | 'waits' | 'full' {
+    if (share.open.size >= this.most) {
       if (share.waitingBytes + call.keptBytes > this.mostBytes) return 'full'
       share.waiting.add(call)
       share.waitingBytes += call.keptBytes
       return 'waits'
     }
-    share.open += 1
+    share.open.add(call)
     call.start()
     return 'started'
   }
 
-  /** A call that was started has ended: the one that has waited longest starts. */
-  leave(share: Share): void {
-    if (share.waiting.size === 0) {
-      share.open -= 1
-      return
-    }
-    const next = share.waiting.values().next().value!
+  /** A call that was started gives its place away: to `heir` if that one still waits, else to the one that has waited longest. */
+  leave(share: Share, call: Sharer, heir: Sharer | null = null): void {
+    share.open.delete(call)
+    if (share.waiting.size === 0) return
+    const next = heir !== null && share.waiting.has(heir) ? heir : share.waiting.values().next().value!
     this.forget(share, next)
+    share.open.add(next)
     next.start()
   }
 
+  /** The first call that came at least `olderByMs` before this one, which waits, and gives way has to. false: there is none. */
+  overtake(share: Share, heir: Sharer, olderByMs: number): boolean {
+    for (const call of share.open)
+      if (call.cameAt <= heir.cameAt - olderByMs && call.giveWay(heir)) return true
+    return false
+  }
+
   /** A call that may wait wants to start no more. */
-  forget(share: Share, call: Waiting): void {
+  forget(share: Share, call: Sharer): void {
     if (share.waiting.delete(call)) share.waitingBytes -= call.keptBytes
   }
 
   private forgetIdle(): void {
-    for (const [holder, { open }] of this.shares) if (open === 0) this.shares.delete(holder)
+    for (const [holder, { open }] of this.shares) if (open.size === 0) this.shares.delete(holder)
   }
 }

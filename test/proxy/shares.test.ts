@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { Duplex } from 'node:stream'
 import t from 'tap'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
+import { wasSlowReader } from '../../src/http/connections.ts'
 import { Relay } from '../../src/proxy/relay.ts'
 import { Shares } from '../../src/proxy/shares.ts'
 import { cookieHeader } from '../helpers/browser.ts'
@@ -66,16 +67,97 @@ t.test('updates beyond the share of their holder wait for it', async (t) => {
 t.test('a call is refused at once if those of its holder that wait keep too many bytes', async (t) => {
   const shares = new Shares(1, 100)
   const share = shares.of('a')
-  const call = (keptBytes: number) => ({ keptBytes, start() {} })
+  const call = (keptBytes: number) => ({ keptBytes, cameAt: 0, start() {}, giveWay: () => false })
+  const first = call(1_000)
   const enter = (keptBytes: number) => shares.enter(share, call(keptBytes))
-  t.equal(enter(1_000), 'started', 'it does not wait')
+  t.equal(shares.enter(share, first), 'started', 'it does not wait')
   t.strictSame([enter(60), enter(41), enter(40), enter(1)], ['waits', 'full', 'waits', 'full'])
   t.equal(shares.enter(shares.of('b'), call(1_000)), 'started', 'of another holder')
-  shares.leave(share)
+  shares.leave(share, first)
   t.strictSame([enter(61), enter(60)], ['full', 'waits'], 'the first has left 60')
   const [left] = share.waiting
   shares.forget(share, left!)
   t.equal(enter(40), 'waits', 'and one that left 40')
+})
+
+t.test('only a call that came long enough before gives way to a younger one', async (t) => {
+  const shares = new Shares(2)
+  const share = shares.of('a')
+  const asked: string[] = []
+  const call = (name: string, cameAt: number, givesWay = true) => ({
+    keptBytes: 0,
+    cameAt,
+    start: () => void asked.push(`${name} starts`),
+    giveWay(heir: object): boolean {
+      asked.push(name)
+      return heir === young && givesWay
+    },
+  })
+  const [deaf, old] = [call('deaf', 0, false), call('old', 900)]
+  const young = call('young', 1_899)
+  for (const one of [deaf, old]) shares.enter(share, one)
+  t.equal(shares.enter(share, call('waits', 950)), 'waits')
+  t.equal(shares.enter(share, young), 'waits')
+  asked.length = 0
+  t.equal(shares.overtake(share, young, 1_000), false, 'the other is 999 ms older')
+  t.strictSame(asked.splice(0), ['deaf'])
+  t.equal(shares.overtake(share, young, 999), true)
+  t.strictSame(asked.splice(0), ['deaf', 'old'])
+  shares.leave(share, old, young)
+  t.strictSame(asked.splice(0), ['young starts'], 'before the one that has waited longer')
+  shares.leave(share, young, old)
+  t.strictSame(asked, ['waits starts'], 'an heir that does not wait any more gets nothing')
+})
+
+t.test('a read takes the place of the oldest that has no response, which waits again, once', async (t) => {
+  const upstream = await rawUpstream(t, (socket, { path }) => {
+    if (path === '/begun') socket.write(HEAD)
+  })
+  const { port, sends, outcome } = await bff(t, { baseUrl: upstream.url, share: 3, overtakeMs: 50 })
+  const read = (path: string) => browse(t, port, path, 'X-Holder: a')
+  const begun = read('/begun')
+  await begun.sees('text/csv')
+  const left = read('/left')
+  await upstream.request(1)
+  const other = read('/other')
+  await upstream.request(2)
+  await elapsed(60)
+  const first = read('/first')
+  t.equal((await upstream.request(3)).path, '/first', 'the place of /left')
+  await until('its connection is closed', () => upstream.received[1]!.socket.destroyed)
+  upstream.received[3]!.socket.write(OK)
+  t.equal((await first.answer).status, 200)
+  t.equal((await upstream.request(4)).path, '/left', 'is sent again when a place is free')
+  await elapsed(60)
+  const second = read('/second')
+  t.equal((await upstream.request(5)).path, '/second', 'the place of /other')
+  await elapsed(60)
+  const third = read('/third')
+  await sends(6)
+  t.match(await outcome(1), { kind: 'crowded' }, 'it gives way once')
+  t.equal((await left.answer).raw, 'crowded')
+  t.equal((await upstream.request(6)).path, '/third')
+  for (const at of [5, 6]) upstream.received[at]!.socket.write(OK)
+  t.equal((await second.answer).status, 200)
+  t.equal((await third.answer).status, 200)
+  ;(await upstream.request(7)).socket.write(OK)
+  t.equal((await other.answer).status, 200, 'what waits again gets its response')
+  t.equal(upstream.received.filter(({ path }) => path === '/begun').length, 1, 'one with a response stays')
+})
+
+t.test('no update gives way to another', async (t) => {
+  const upstream = await rawUpstream(t, () => {})
+  const { port } = await bff(t, { baseUrl: upstream.url, share: 1, overtakeMs: 1 })
+  const update = () => write(t, port, 'PUT', 'X-Holder: a')
+  const first = update()
+  const { socket } = await upstream.request(0)
+  const second = update()
+  await elapsed(100)
+  t.equal(upstream.received.length, 1)
+  socket.write(OK)
+  t.equal((await first).status, 200)
+  ;(await upstream.request(1)).socket.write(OK)
+  t.equal((await second).status, 200)
 })
 
 t.test(
@@ -198,4 +280,5 @@ t.test('a browser that takes less than 64 KiB in the reader timeout is disconnec
   }
   t.ok(isClosed)
   t.ok(passed <= 64 * 1024, `${passed} bytes`)
+  t.ok(wasSlowReader(response), 'the line in the log says why')
 })
