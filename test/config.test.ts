@@ -253,6 +253,22 @@ t.test('plain http is accepted on loopback, elsewhere only if allowed and with a
   t.strictSame(warnings.map((warning) => warning.split(' ')[0]).sort(), names)
 })
 
+t.test('SHUTDOWN_SECONDS below UPSTREAM_TIMEOUT_MS is warned of where one of the two is set', async (t) => {
+  t.strictSame(warningsOf({}), [], 'not the defaults')
+  for (const env of [
+    { SHUTDOWN_SECONDS: '29' },
+    { UPSTREAM_TIMEOUT_MS: '20001' },
+    { SHUTDOWN_SECONDS: '40', UPSTREAM_TIMEOUT_MS: '41000' },
+  ])
+    t.match(
+      warningsOf(env),
+      [/^SHUTDOWN_SECONDS \(\d+ s\) is below UPSTREAM_TIMEOUT_MS/],
+      JSON.stringify(env),
+    )
+  for (const env of [{ SHUTDOWN_SECONDS: '30' }, { UPSTREAM_TIMEOUT_MS: '20000' }])
+    t.strictSame(warningsOf(env), [], JSON.stringify(env))
+})
+
 t.test('a name that looks like a misspelling causes a warning, and other names do not', async (t) => {
   for (const [given, meant] of [
     ['SESION_IDLE_SECONDS', 'SESSION_IDLE_SECONDS'],

@@ -42,6 +42,19 @@ export function mayTakeLong(request: IncomingMessage): boolean {
   return LONG_BODIES.has(request) && !request.complete
 }
 
+const SLOW_READERS = new WeakSet<ServerResponse>()
+
+/** Ends a response, with its connection, that its client does not take. */
+export function endSlowReader(response: ServerResponse): void {
+  SLOW_READERS.add(response)
+  response.destroy()
+}
+
+/** Whether `endSlowReader` ended it. */
+export function wasSlowReader(response: ServerResponse): boolean {
+  return SLOW_READERS.has(response)
+}
+
 /** The connections of one server, which `watch` names. */
 export interface Connections {
   /**

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
@@ -9,7 +9,7 @@ import { messageOf, pathOf } from '../log-text.ts'
 import { DATA, decodedPath, folderOf, isBelow, PATHS } from '../paths.ts'
 import { leaveBodyUnread } from './body.ts'
 import { MAX_TARGET_LENGTH } from './client-errors.ts'
-import { noteReply } from './connections.ts'
+import { noteReply, wasSlowReader } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { isNavigation } from './navigation.ts'
 import { type ProblemPage, sendProblem, toProblem } from './problems.ts'
@@ -74,7 +74,7 @@ export const hooks = fastifyPlugin<HooksOptions>(
     const logResponse = createResponseLog(options)
     const findPath = createRouteTable(server)
     const handleUnmatched = createUnmatchedHandler(findPath, options)
-    const warnOfForwarded = createForwardedWarning(log)
+    const warnOfForwarded = createForwardedWarning(log, server.isTrustedPeer)
 
     server.decorate('followResponse', follow)
     server.decorate('refuseOpen', () => refuseOpen(server.unanswered()))
@@ -159,6 +159,9 @@ const HEADERS_OF_FILES = [
   'last-modified',
 ]
 
+/** Of a response that was cut off although the resource server had more. */
+const SLOW_READER = { code: 'client_slow', reason: 'the browser took too little of the response in a minute' }
+
 /** Status of a response that was over before its head was written. */
 const CLIENT_GONE = 499
 
@@ -169,9 +172,10 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
   return function logResponse(request: FastifyRequest, response: ServerResponse, ms: number): void {
     const status = response.headersSent ? response.statusCode : CLIENT_GONE
     observe({ route: request.routeOptions.url ?? 'none', method: request.method, status }, ms / 1_000)
+    const isSlow = wasSlowReader(response)
     const isLogged =
       accessLog === 'all' ||
-      (accessLog !== 'off' && status >= 400) ||
+      (accessLog !== 'off' && (status >= 400 || isSlow)) ||
       (accessLog === 'writes' && !READS.has(request.method))
     if (!isLogged) return
     const { target } = request
@@ -189,7 +193,11 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
       recordKey: sessionOf(request) ?? undefined,
       traceId: request.traceId ?? traceIdOf(request),
     }
-    const whole = status >= 400 ? { ...line, ...whyOf(request, status) } : line
+    const whole = isSlow
+      ? { ...line, ...SLOW_READER }
+      : status >= 400
+        ? { ...line, ...whyOf(request, status) }
+        : line
     if (status >= 500) log.error(whole)
     else log.info(whole)
   }
@@ -290,18 +298,25 @@ function lacksSegment(request: FastifyRequest): boolean {
   return false
 }
 
-/** Warns once of an `X-Forwarded-For` that is ignored. */
-function createForwardedWarning(log: Logger) {
+/** What reverse proxies add. Some send no `X-Forwarded-For` by default. */
+const OF_PROXIES = ['x-forwarded-for', 'x-forwarded-proto', 'via']
+
+/** Warns once of a peer that forwards requests and is not trusted. */
+function createForwardedWarning(log: Logger, isTrustedPeer: FastifyInstance['isTrustedPeer']) {
   let warned = false
-  return function warnOfForwarded(request: FastifyRequest): void {
-    if (warned || request.headers['x-forwarded-for'] === undefined) return
-    const peer = request.raw.socket.remoteAddress
-    // Only behind a trusted peer there are further addresses.
-    if ((request.ips?.length ?? 1) > 1) return
+  let trusted: string | undefined
+  return function warnOfForwarded({ headers, raw: { socket } }: FastifyRequest): void {
+    if (warned || !OF_PROXIES.some((name) => headers[name] !== undefined)) return
+    const peer = socket.remoteAddress
+    if (peer === trusted) return
+    if (isTrustedPeer(socket)) {
+      trusted = peer
+      return
+    }
     warned = true
     log.warn(
       { event: 'proxy.untrusted', peer },
-      'X-Forwarded-For is ignored: if this peer is your reverse proxy, name it in TRUST_PROXY',
+      'what this peer says of the address of the browser is ignored: if it is your reverse proxy, name it in TRUST_PROXY',
     )
   }
 }

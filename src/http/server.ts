@@ -25,6 +25,8 @@ declare module 'fastify' {
     drain: () => void
     /** Of the requests to which nothing has been sent. */
     unanswered: () => FastifyReply[]
+    /** Whether `TRUST_PROXY` names the peer of a connection. */
+    isTrustedPeer: (socket: Socket) => boolean
   }
 }
 
@@ -79,6 +81,7 @@ export function createServer(config: Config, log: Logger): FastifyInstance {
   server.log = log.child({ event: 'server' }) as FastifyBaseLogger
   server.decorate('drain', connections.drain)
   server.decorate('unanswered', connections.unanswered)
+  server.decorate('isTrustedPeer', isTrusted)
   server.addHook('preClose', () => connections.close())
   connections.watch(server.server)
   clientErrors.watch(server.server)

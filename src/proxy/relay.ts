@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Dispatcher } from 'undici'
+import { endSlowReader } from '../http/connections.ts'
 import { responseHeaders } from './headers.ts'
 import type { Call } from './outgoing-request.ts'
 import { opensAsFile } from './response-rules.ts'
@@ -84,7 +85,7 @@ export class Relay {
     }
     const buffered = response.writableLength
     const since = performance.now()
-    const timer = setTimeout(() => response.destroy(), this.patienceMs)
+    const timer = setTimeout(() => endSlowReader(response), this.patienceMs)
     const stop = (): void => clearTimeout(timer)
     response.once('close', stop)
     response.once('drain', () => {

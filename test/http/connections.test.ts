@@ -9,6 +9,21 @@ import { cookieWithoutSession, startBff, startSandbox } from '../helpers/system.
 import { elapsed, until } from '../helpers/wait.ts'
 
 const BYTES = 16_000_000
+
+t.test('KEEP_ALIVE_SECONDS is how long a connection is kept between requests, and says so', async (t) => {
+  const sandbox = await startSandbox(t)
+  for (const [env, seconds] of [
+    [{}, 72],
+    [{ KEEP_ALIVE_SECONDS: '600' }, 600],
+  ] as const) {
+    const bff = await startBff(t, sandbox, env)
+    const answer = await fetch(`${bff.publicUrl}/auth/session`)
+    t.equal(answer.headers.get('keep-alive'), `timeout=${seconds}`)
+    t.equal(bff.app.server.server.keepAliveTimeout, seconds * 1_000)
+    await answer.text()
+  }
+})
+
 const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
 /** A server whose one route sends this body, and its connections. It closes its port after `lastStep`. */

@@ -1,6 +1,7 @@
 import type { AddressInfo } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import t from 'tap'
+import { endSlowReader } from '../../src/http/connections.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { Secret } from '../../src/secret.ts'
@@ -9,6 +10,7 @@ import { collectLog, type LogLine, logLines } from '../helpers/log-lines.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
 import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
+import { withHooks } from './hooks-server.ts'
 import { ask, OWN, portOf, speak } from './wire.ts'
 
 const lines = (bff: Bff, event: string): LogLine[] => logLines(bff.log(), event)
@@ -199,20 +201,45 @@ t.test('the text of a request cannot forge a line or fill the log', async (t) =>
   }
 })
 
-t.test('X-Forwarded-For from an untrusted peer is logged once', async (t) => {
+t.test('a peer that forwards requests and is not trusted is logged once', async (t) => {
   const sandbox = await startSandbox(t)
   const headers = [['X-Forwarded-For', '203.0.113.9']] as const
-  const open = await startBff(t, sandbox)
-  for (let i = 0; i < 3; i += 1) await ask(portOf(open), { target: '/auth/session', headers })
-  const [warning, ...more] = lines(open, 'proxy.untrusted')
-  t.match(warning, { level: 'warn', peer: '127.0.0.1', msg: /TRUST_PROXY/ })
-  t.strictSame(more, [])
-  t.notMatch(JSON.stringify(warning), /203\.0\.113/)
+  for (const of of [...headers, ['X-Forwarded-Proto', 'https'], ['Via', '1.1 nghttpx']] as const) {
+    const open = await startBff(t, sandbox)
+    await ask(portOf(open), { target: '/auth/session' })
+    t.strictSame(lines(open, 'proxy.untrusted'), [], 'a browser')
+    for (let i = 0; i < 3; i += 1) await ask(portOf(open), { target: '/auth/session', headers: [of] })
+    const [warning, ...more] = lines(open, 'proxy.untrusted')
+    t.match(warning, { level: 'warn', peer: '127.0.0.1', msg: /TRUST_PROXY/ }, of[0])
+    t.strictSame(more, [])
+    t.notMatch(JSON.stringify(warning), /203\.0\.113/)
+  }
 
   const behind = await startBff(t, sandbox, { TRUST_PROXY: '127.0.0.0/8' })
   await ask(portOf(behind), { target: '/auth/session', headers })
   await ask(portOf(behind), { target: '/auth/session', headers: [['X-Forwarded-For', '127.0.0.1']] })
   t.strictSame(lines(behind, 'proxy.untrusted'), [], 'also where the client is on the machine of the proxy')
+})
+
+t.test('the line of a response that is cut off for a slow reader says so, whatever its status', async (t) => {
+  const { server, lines, listen } = await withHooks(t, async (_request, reply) => reply)
+  server.get('/large', (_request, reply) => {
+    reply.hijack()
+    reply.raw.writeHead(200, { 'content-type': 'text/csv' }).write('a')
+    endSlowReader(reply.raw)
+  })
+  await t.rejects(async () => (await fetch(`${await listen()}/large`)).text())
+  await until('its line', () => lines().length > 0)
+  t.match(lines(), [
+    {
+      event: 'request',
+      path: '/large',
+      status: 200,
+      complete: false,
+      code: 'client_slow',
+      reason: /too little/,
+    },
+  ])
 })
 
 t.test('request.log of handlers and plugins has the id of the request, and holds no secret', async (t) => {

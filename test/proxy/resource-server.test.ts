@@ -1,3 +1,4 @@
+import zlib from 'node:zlib'
 import t from 'tap'
 import { VERSION } from '../../src/version.ts'
 import { bff, get, OK, rawBrowser, rawUpstream, start, write } from './resource-server-harness.ts'
@@ -92,6 +93,33 @@ t.test('Via of a request over HTTP/1.0 says 1.0, and a malformed traceparent is 
   await rawBrowser(t, port, ['GET /x HTTP/1.0', 'traceparent: 00-xyz-01']).answer
   t.ok(upstream.received[0]?.lines.includes('via: 1.0 bff'))
   t.notMatch(upstream.received[0]?.text, /traceparent/)
+})
+
+t.test('UPSTREAM_VIA=off sends no Via, not that of the browser either', async (t) => {
+  const { upstream, port } = await start(t, undefined, { via: false })
+  await get(t, port, '/x', 'Via: 1.1 edge')
+  t.notMatch(upstream.received[0]?.text, /^via:/im)
+  t.match(upstream.received[0]?.text, /^accept-encoding: identity\r$/m)
+})
+
+t.test('only encodings that this Node can decode are asked for', async (t) => {
+  const { upstream, port } = await start(t)
+  // From Node 20.19 on; zstd from 22.15 on.
+  const zstd = typeof zlib.createZstdDecompress === 'function'
+  const cases: [received: string, sent: string][] = [
+    ['gzip, deflate, br, zstd', zstd ? 'gzip, deflate, br, zstd' : 'gzip, deflate, br'],
+    ['zstd', zstd ? 'zstd' : 'identity'],
+    ['zstd;q=1, gzip;q=0.5, compress', zstd ? 'zstd, gzip;q=0.5' : 'gzip;q=0.5'],
+    ['*', zstd ? 'gzip, deflate, br, zstd' : 'gzip, deflate, br'],
+    ['br, *;q=0.1', `br, gzip;q=0.1, deflate;q=0.1${zstd ? ', zstd;q=0.1' : ''}`],
+    ['gzip;q=0, *', `gzip;q=0, deflate, br${zstd ? ', zstd' : ''}`],
+    ['dcb, identity', 'identity'],
+  ]
+  for (const [received] of cases) await get(t, port, '/x', `Accept-Encoding: ${received}`)
+  t.strictSame(
+    upstream.received.map(({ text }) => /^accept-encoding: (.*)\r$/im.exec(text)?.[1]),
+    cases.map(([, sent]) => sent),
+  )
 })
 
 t.test('UPSTREAM_TOKEN_IN=query sends the token as one parameter, and no Authorization', async (t) => {
