@@ -2,7 +2,7 @@ import t from 'tap'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { elapsed, until } from '../helpers/wait.ts'
-import { presentedAgain, sessionsOn, startPair, survives, untilAllRefreshed } from './load.ts'
+import { isAPause, presentedAgain, sessionsOn, startPair, survives, untilAllRefreshed } from './load.ts'
 
 t.jobs = 3
 
@@ -22,6 +22,16 @@ t.test('killing a Cluster master under load, with its replica behind, signs nobo
   // What the replica lacks now is restored, or its session is refreshed before that with the tokens that a replica holds:
   // which comes first is not ours to say. Both show in that no refresh token is presented twice.
   await survives(t, pair, async () => {
+    await victim.kill()
+    await until('its replica has its slots', () => cluster.hasReplaced(victim))
+  })
+})
+
+t.test('for readers the kill of a Cluster master is a pause', async (t) => {
+  const cluster = await startCluster(t, { replicas: 1 })
+  const pair = await startPair(t, { REDIS_URL: cluster.url }, 12, 3_600)
+  const victim = await busiestMaster(cluster)
+  await isAPause(t, pair, async () => {
     await victim.kill()
     await until('its replica has its slots', () => cluster.hasReplaced(victim))
   })

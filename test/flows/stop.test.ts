@@ -117,6 +117,19 @@ t.test('a request that is open at the end of a stop gets 503 shutting_down and i
   gate.release()
 })
 
+t.test('an update that waits for its turn at the end of a stop gets 503, and was not sent', async (t) => {
+  const { sandbox, server, browser } = await start(t, { SHUTDOWN_SECONDS: '1' })
+  const gate = sandbox.hold('resource')
+  const update = { method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"name":"x"}' }
+  // A session has 32 at once.
+  const answers = Array.from({ length: 33 }, () => browser.fetch('/site/1', update))
+  await gate.arrivals(32)
+  t.equal(await server.stop('SIGTERM'), 0)
+  for (const answer of await Promise.all(answers)) t.match(answer.json(), { code: 'shutting_down' })
+  gate.release()
+  t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, 32)
+})
+
 t.test('a stop exits with 1 if refreshed tokens could not be stored', async (t) => {
   const redis = await startRedis(t)
   const env = { SESSION_STORE: 'redis', REDIS_URL: redis.url, SHUTDOWN_SECONDS: '1' }

@@ -7,6 +7,7 @@ runTogether(
   'flows/egress.test.ts',
   'flows/large-answers.test.ts',
   'flows/large-files.test.ts',
+  'flows/redis-sni.test.ts',
   'flows/redis-tls-names.test.ts',
   'flows/refresh-forced.test.ts',
   'flows/refresh-single.test.ts',

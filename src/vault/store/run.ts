@@ -37,10 +37,15 @@ export interface RecordCommands {
 interface RunOptions {
   /** The idle limit of sessions. */
   idleMs: number
-  /** How long a step may take with all its commands. */
+  /** How long a command may take. */
   withinMs: number
   monotonic: () => number
 }
+
+/** How long a step may take with all its commands: two at a round trip of 400 ms, and less than the second of a request. */
+const STEP_MS = 950
+/** The first of a process at a server takes three commands. A sign-in has waited for the authorization server before. */
+const CREATE_MS = 1_600
 
 /** Records that this process has seen lately: a step on one of them is a single command. */
 const SHOWN_KEPT = 1_000
@@ -70,12 +75,12 @@ export function createRun(commands: RecordCommands, { idleMs, withinMs, monotoni
   }
 
   return async function run(key, member, step) {
-    const until = monotonic() + withinMs
+    const until = monotonic() + (member === 'create' ? CREATE_MS : STEP_MS)
     const left = (): number => {
       const ms = until - monotonic()
       // Sent now, it could run after its caller was told of the failure.
       if (ms <= 0) throw new StoreUnavailable(new Error('no reply in time'))
-      return ms
+      return Math.min(ms, withinMs)
     }
     const read = async (): Promise<Shown> => {
       const shown = await commands.read(key, member, left())

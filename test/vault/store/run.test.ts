@@ -139,10 +139,19 @@ t.test('the time of a step goes on from the last reply, and is old after a minut
   t.equal(session.server.record?.seenAt, NOW + 125_000)
 })
 
+t.test('two commands that take 400 ms each are in time for a step', async (t) => {
+  const session = start()
+  await session.begin()
+  session.slow(400)
+  session.pass(100_000)
+  await session.end(KEY)
+  t.equal(session.server.record, null)
+})
+
 t.test('nothing is written once the time of a step is over', async (t) => {
   const session = start()
   await session.begin()
-  session.slow(900)
+  session.slow(1_000)
   session.pass(100_000)
   await t.rejects(session.end(KEY), StoreUnavailable)
   t.strictSame(session.sent(), ['read for end'])

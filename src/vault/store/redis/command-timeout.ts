@@ -4,7 +4,7 @@ export const COMMAND_TIMEOUT_MS = 800
 export const LAST_STEP_MS = 100
 
 /**
- * The reply to a command, or a rejection after 0.8 s, or what is left of it for the second command of a step. A process that resumes still takes a reply that waits in its
+ * The reply to a command, or a rejection after 0.8 s, or what is left for the second command of a step. A process that resumes still takes a reply that waits in its
  * socket: timers run before sockets are read, so the timeout of ioredis would reject it.
  */
 export function inTime<T>(reply: Promise<T>, withinMs = COMMAND_TIMEOUT_MS): Promise<T> {

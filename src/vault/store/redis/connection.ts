@@ -14,8 +14,12 @@ export type RedisClient = RedisServer | Cluster
 type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
 
 export const CONNECT_TIMEOUT_MS = 2_000
-/** ioredis asks the nodes of a Cluster one after the other: a silent one must not delay a failover. */
+/**
+ * ioredis asks the nodes of a Cluster one after the other, each over a new connection: a silent one must not delay a failover.
+ * A Cluster that is so far away that none replies in time gets longer from try to try.
+ */
 const SLOTS_TIMEOUT_MS = 800
+const SLOTS_TIMEOUT_MAX_MS = 3_200
 export const RECONNECT_MAX_MS = 1_000
 /** How often a server that still loads its data is asked. */
 const LOADING_RETRY_MS = 500
@@ -157,17 +161,28 @@ class TlsConnector extends ErrorHandlingConnector {
 }
 
 function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOptions): Cluster {
-  const cluster = new Cluster([...nodes], {
+  let beganAt = 0
+  const cluster: Cluster = new Cluster([...nodes], {
     redisOptions,
     // The host name is kept: a certificate is checked against it, and the connection resolves it anyway.
     dnsLookup: (address, done) => done(null, address),
-    clusterRetryStrategy: reconnectDelay,
+    clusterRetryStrategy(times) {
+      cluster.options.slotsRefreshTimeout = Math.min(SLOTS_TIMEOUT_MAX_MS, SLOTS_TIMEOUT_MS * 2 ** times)
+      return reconnectDelay(times)
+    },
     enableOfflineQueue: false,
     slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
     retryDelayOnFailover: 100,
     // Only `end-record` works on two keys. After a TRYAGAIN `end` in records.ts writes them one at a time.
     retryDelayOnTryAgain: 1,
     maxRedirections: 6,
+  })
+  cluster.on('connecting', () => {
+    beganAt = performance.now()
+  })
+  cluster.on('ready', () => {
+    // It was away, not far away.
+    if (performance.now() - beganAt < SLOTS_TIMEOUT_MS) cluster.options.slotsRefreshTimeout = SLOTS_TIMEOUT_MS
   })
   // It has no connection of its own.
   cluster.on('+node', prepare)

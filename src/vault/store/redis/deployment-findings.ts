@@ -3,9 +3,15 @@ import { inTime } from './command-timeout.ts'
 import { isErrorReply, mastersOf, type RedisClient, type RedisServer } from './connection.ts'
 import { createRedisKeys } from './keys.ts'
 
+/** What a server calls itself. Valkey also names the version of Redis that it began as. */
+export interface RedisProduct {
+  readonly name: string
+  readonly version: string
+}
+
 /** One master as its own `INFO` and `TIME` describe it; null where they are not permitted. */
 export interface RedisNode {
-  readonly version: string | null
+  readonly product: RedisProduct | null
   /** `maxmemory-policy`. */
   readonly eviction: string | null
   readonly appendOnly: boolean | null
@@ -95,12 +101,19 @@ export async function describeNode(node: RedisServer, onError: (error: unknown) 
   const between = (before + Date.now()) / 2
   const appendOnly = field('aof_enabled')
   return {
-    version: field('redis_version'),
+    product: productOf(field),
     eviction: field('maxmemory_policy'),
     appendOnly: appendOnly === null ? null : appendOnly === '1',
     clockAheadMs:
       time === null ? null : Math.round(between - Number(time[0]) * 1_000 - Number(time[1]) / 1_000),
   }
+}
+
+function productOf(field: (name: string) => string | null): RedisProduct | null {
+  const own = field('valkey_version')
+  if (own !== null) return { name: 'Valkey', version: own }
+  const version = field('redis_version')
+  return version === null ? null : { name: 'Redis', version }
 }
 
 /** null if the server replies with an error; any other error is thrown. */
