@@ -27,6 +27,7 @@ export async function checkRedis(store: Config['store']): Promise<RedisChecks> {
   const { nodes, failures } = found
   const verdicts = [
     reached(TOPOLOGY[store.target.kind], nodes),
+    ...tooOld(nodes),
     eviction(nodes.map((node) => node.eviction)),
     rights(failures, store.prefix),
   ]
@@ -38,7 +39,7 @@ export async function checkRedis(store: Config['store']): Promise<RedisChecks> {
 type Nodes = Extract<Awaited<ReturnType<typeof inspectRedis>>, { kind: 'reached' }>['nodes']
 
 function reached(topology: string, nodes: Nodes): Finding {
-  const versions = [...new Set(nodes.map(({ version }) => version ?? 'unknown version'))].join(', ')
+  const versions = [...new Set(nodes.map(({ product }) => nameOf(product)))].join(', ')
   const masters = nodes.length > 1 ? ` of ${nodes.length} masters` : ''
   const persistent = nodes.every(({ appendOnly }) => appendOnly === true)
   const unknown = nodes.some(({ appendOnly }) => appendOnly === null)
@@ -48,6 +49,32 @@ function reached(topology: string, nodes: Nodes): Finding {
       ? 'AOF on'
       : 'AOF off: a restart of Redis may sign users out'
   return ok('Redis', `${topology}${masters}, ${versions}, ${kept}`)
+}
+
+function nameOf(product: Nodes[number]['product']): string {
+  return product === null ? 'unknown version' : `${product.name} ${product.version}`
+}
+
+/** Redis 6.0 has no ACL for channels, so that the documented rights cannot be given. Every Valkey is newer. */
+const LEAST = [6, 2] as const
+
+function tooOld(nodes: Nodes): Finding[] {
+  const old = nodes.flatMap(({ product }) =>
+    product?.name === 'Redis' && isOld(product.version) ? [product] : [],
+  )
+  if (old.length === 0) return []
+  const names = [...new Set(old.map(nameOf))].join(', ')
+  return [
+    fault(
+      'version',
+      `${names} is older than Redis ${LEAST.join('.')}, the first that this server supports: update it`,
+    ),
+  ]
+}
+
+function isOld(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  return major < LEAST[0] || (major === LEAST[0] && minor < LEAST[1])
 }
 
 function eviction(policies: readonly (string | null)[]): Finding {

@@ -8,6 +8,7 @@ import { startRedis } from '../helpers/redis.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { CLIENT, platformEnv, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
+import { startProxy } from '../vault/store/proxy.ts'
 import { type Env, type Run, run, SESSION_SECRET } from './run.ts'
 
 /** The report of the built command. */
@@ -61,6 +62,29 @@ async function deployment(t: Test) {
   }
   return { redis, sandbox, env }
 }
+
+t.test('a store is called by its own name and version, and a Redis before 6.2 is a fault', async (t) => {
+  const { redis, env } = await deployment(t)
+  const saying = async (field: string, version: string) => {
+    // As long as what it replaces: the length is sent before.
+    const proxy = await startProxy(t, redis.port, (data) => {
+      const text = data.toString('latin1')
+      const changed = text.replace(/^redis_version:.*?\r$/m, (line) => {
+        const length = line.length - field.length - 2
+        return `${field}:${version.padEnd(length, '0').slice(0, length)}\r`
+      })
+      return Buffer.from(changed, 'latin1')
+    })
+    return await doctor({ ...env, REDIS_URL: `redis://127.0.0.1:${proxy.port}` })
+  }
+  const valkey = await saying('valkey_version', '9.1.2')
+  t.equal(valkey.code, 0, valkey.lines.join('\n'))
+  t.match(valkey.lines.join('\n'), /^ok +Redis +one server, Valkey 9\.1\.\d+, /m)
+  t.equal((await saying('redis_version', '6.2.0')).code, 0)
+  finds(t, await saying('redis_version', '6.0.16'), {
+    version: /Redis 6\.0\.\d+ is older than Redis 6\.2/,
+  })
+})
 
 t.test('a sound deployment', async (t) => {
   const { redis, sandbox, env } = await deployment(t)
@@ -122,7 +146,7 @@ t.test('a sound deployment', async (t) => {
       verdicts.map(({ verdict, check }) => [verdict, check]),
       [...checks, 'resource server', 'public origin', 'clocks'].map((check) => ['ok', check]),
     )
-    t.match(verdicts[1], { message: /one server, \d+\.\d+\.\d+, AOF off/ })
+    t.match(verdicts[1], { message: /one server, (Redis|Valkey) \d+\.\d+\.\d+, AOF off/ })
     t.strictSame(await keys(), before)
     const sent = sandbox.journal.entries({ endpoint: 'token' })
     t.strictSame(
@@ -277,10 +301,10 @@ t.test('every form of Redis is checked, over all masters of a Cluster', async (t
   const [cluster, group] = await Promise.all([startCluster(t), startSentinelGroup(t)])
   const ofCluster = await doctor({ ...env, REDIS_URL: cluster.url })
   t.match(ofCluster, { code: 0 }, ofCluster.lines.join('\n'))
-  t.match(ofCluster.lines[1], /Cluster of 3 masters, \d/)
+  t.match(ofCluster.lines[1], /Cluster of 3 masters, (Redis|Valkey) \d/)
   const ofGroup = await doctor({ ...env, REDIS_URL: group.url })
   t.match(ofGroup, { code: 0 }, ofGroup.lines.join('\n'))
-  t.match(ofGroup.lines[1], /Sentinel, \d/)
+  t.match(ofGroup.lines[1], /Sentinel, (Redis|Valkey) \d/)
 
   await t.test('finds an eviction policy of one master alone', async (t) => {
     await cluster.nodes[2]!.cli('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
