@@ -103,7 +103,8 @@ function readOutcome(outcome: TokenOutcome): Said {
 function whereLost({ kind, reason }: Said, tokenUrl: string): Finding | null {
   switch (kind) {
     case 'unreachable': {
-      const code = /\(([^()]*)\)/.exec(reason)?.[1] ?? reason
+      // A text of the egress proxy has parentheses of its own.
+      const code = /\((.*)\)/s.exec(reason)?.[1] ?? reason
       return fault(CHECK, unreachable('token endpoint', code, TOKEN_VARIABLES))
     }
     case 'failing':

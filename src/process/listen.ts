@@ -32,6 +32,7 @@ export function listenFailure(error: unknown, { host, opsPort }: Config['listen'
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
     case 'EADDRNOTAVAIL':
+    case 'EAFNOSUPPORT':
       return `HOST: ${host} is not an address of this machine (${code})`
     default:
       return message

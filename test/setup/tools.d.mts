@@ -11,5 +11,7 @@ export type Tool =
   | 'lighttpd'
   | 'h2o'
   | 'nghttpx'
+  | 'squid'
+  | 'tinyproxy'
   | 'firefox'
 export declare function findTool(name: Tool): string | null

@@ -20,6 +20,8 @@ export const TOOLS = {
   lighttpd: { names: ['lighttpd'], debian: 'lighttpd lighttpd-mod-openssl', version: '-v' },
   h2o: { names: ['h2o'], debian: 'h2o' },
   nghttpx: { names: ['nghttpx'], debian: 'nghttp2-proxy' },
+  squid: { names: ['squid'], debian: 'squid', version: '-v' },
+  tinyproxy: { names: ['tinyproxy'], debian: 'tinyproxy-bin', version: '-v' },
   firefox: {
     names: ['firefox-esr', 'firefox', '/Applications/Firefox.app/Contents/MacOS/firefox'],
     debian: 'firefox-esr',
@@ -60,6 +62,8 @@ export const VERIFY = [
   'lighttpd',
   'h2o',
   'nghttpx',
+  'squid',
+  'tinyproxy',
   'firefox',
 ]
 

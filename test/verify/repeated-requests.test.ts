@@ -8,6 +8,14 @@ import { createTlsFiles, type Front, LACKS_FRONTS, startFronts, withEachFront } 
 
 const NAME = 'app.example.com'
 const WRITES = ['PUT', 'POST', 'PATCH', 'DELETE'] as const
+/** It sends no request again that it has sent. */
+const REPEATS_NO_READ: ReadonlySet<string> = new Set(['apache'])
+/** What each sends to another replica where no connection was made, if not all. */
+const UNCONNECTED: Readonly<Record<string, readonly string[]>> = {
+  // Caddy has closed the body after a refused connection (caddyserver/caddy#7546).
+  caddy: ['GET', 'DELETE'],
+  varnish: ['GET'],
+}
 const ADDRESSES = ['127.0.0.11', '127.0.0.12', '127.0.0.13'] as const
 
 /** Three servers in the place of replicas, which can lose the connection of a request that they have received. */
@@ -16,6 +24,8 @@ async function startReplicas(t: Test) {
   const received: { method: string; by: string }[] = []
   let die: 'closed' | 'reset' | null = null
   const answer = (by: string) => (request: IncomingMessage, response: ServerResponse) => {
+    // Apache and Varnish ask for readiness here.
+    if (request.url === '/auth/ready') return void response.writeHead(204, { connection: 'close' }).end()
     request.resume().on('end', () => {
       received.push({ method: request.method ?? '', by })
       const how = die
@@ -59,8 +69,7 @@ async function startReplicas(t: Test) {
 async function startSystem(t: Test) {
   const replicas = await startReplicas(t)
   const { tls, ca } = await createTlsFiles(NAME)
-  // Apache and Varnish ask for readiness at the port that is watched here.
-  const fronts = await startFronts(t, { ...replicas, tls }, ['nginx', 'haproxy', 'caddy'])
+  const fronts = await startFronts(t, { ...replicas, tls })
 
   async function ask({ httpsPort }: Front, method: string, path = '/'): Promise<number | undefined> {
     const body = method === 'GET' || method === 'DELETE' ? undefined : '{"name":"A"}'
@@ -90,12 +99,13 @@ t.test('behind the reverse proxies of deploy/, where a replica loses a request',
   const { ask, untilInUse, taken, dieOnce, stopFirst, startFirst, fronts } = await startSystem(t)
   const methods = () => taken().map(({ method }) => method)
 
-  await withEachFront(t, fronts, 'sends a read again', async (t, front) => {
+  await withEachFront(t, fronts, 'sends a read again, or says that it failed', async (t, front) => {
+    const isRepeated = !REPEATS_NO_READ.has(front.name)
     for (const how of ['closed', 'reset'] as const) {
       await untilInUse(front, 2)
       dieOnce(how)
-      t.equal(await ask(front, 'GET'), 200, how)
-      t.strictSame(methods(), ['GET', 'GET'], how)
+      t.equal(await ask(front, 'GET'), isRepeated ? 200 : 502, how)
+      t.strictSame(methods(), isRepeated ? ['GET', 'GET'] : ['GET'], how)
     }
   })
 
@@ -106,7 +116,7 @@ t.test('behind the reverse proxies of deploy/, where a replica loses a request',
         const what = `${method} ${how}`
         await untilInUse(front, 2)
         dieOnce(how)
-        t.equal(await ask(front, method), 502, what)
+        t.equal(await ask(front, method), front.name === 'varnish' ? 503 : 502, what)
         t.strictSame(methods(), [method], what)
       }
     }
@@ -114,8 +124,7 @@ t.test('behind the reverse proxies of deploy/, where a replica loses a request',
 
   const unconnected = 'sends any request to another replica if no connection was made'
   await withEachFront(t, fronts, unconnected, async (t, front) => {
-    // Caddy has closed the body after a refused connection (caddyserver/caddy#7546).
-    for (const method of front.name === 'caddy' ? ['GET', 'DELETE'] : ['GET', ...WRITES]) {
+    for (const method of UNCONNECTED[front.name] ?? ['GET', ...WRITES]) {
       await untilInUse(front, 3)
       stopFirst()
       // nginx takes turns, so one of three is meant for the replica that refuses it.
