@@ -7,7 +7,9 @@ import { BENCH } from './machine.mjs'
 import { note, PAGE, say, writeSection } from './page.mjs'
 import { anonymous } from './questions/anonymous.mjs'
 import { calls } from './questions/calls.mjs'
+import { files } from './questions/files.mjs'
 import { growth } from './questions/growth.mjs'
+import { peers } from './questions/peers.mjs'
 import { refresh } from './questions/refresh.mjs'
 import { rest } from './questions/rest.mjs'
 import { users } from './questions/users.mjs'
@@ -17,7 +19,7 @@ import { withServices } from './services.mjs'
  * A question: `candidates` with the `reference` that all are compared with, its numbers by `usual` and with `--quick`, and
  * `measure(services, { candidates, ...numbers })`, which resolves with `{ table, noise }`.
  */
-const QUESTIONS = { users, calls, refresh, rest, growth, anonymous }
+const QUESTIONS = { users, calls, peers, files, refresh, rest, growth, anonymous }
 
 const HELP = `npm run bench -- [question] [flags]      without a question: all of them, 90 minutes
 ${Object.entries(QUESTIONS).map(describe).join('\n')}

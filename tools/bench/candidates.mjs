@@ -8,6 +8,7 @@ import { get, require200 } from './browser.mjs'
 import { BENCH, findProgram, MAIN } from './machine.mjs'
 import { freePort } from './processes.mjs'
 import { APACHE_OIDC, startApache } from './servers/apache.mjs'
+import { OAUTH2_PROXY, startOauth2Proxy, startWonderwall, WONDERWALL } from './servers/go-peers.mjs'
 
 /** This server. All replicas of a run have one Redis and one public URL, where the browsers sign in. */
 export const OURS = {
@@ -60,6 +61,12 @@ export const PEERS = [
   },
 ]
 
+/** Programs that the environment names. */
+export const GO_PEERS = [
+  goPeer('oauth2-proxy', OAUTH2_PROXY, '/oauth2/start?rd=/flux/small/s1', startOauth2Proxy),
+  goPeer('wonderwall', WONDERWALL, '/oauth2/login?redirect=/flux/small/s1', startWonderwall),
+]
+
 /** The same program once more: how much two equal candidates differ is what a run cannot resolve. */
 export function again(candidate) {
   const title = 'the same again: shows the noise'
@@ -79,6 +86,11 @@ function configured(name, title, { env, ...more }) {
 function peer(name, title, signInPath) {
   const start = (services, options) => startPeer(services, name, options)
   return { name, title, signInPath, asksRedis: true, peers: true, start }
+}
+
+function goPeer(name, program, signInPath, start) {
+  const isInstalled = () => program !== undefined
+  return { name, title: name, signInPath, asksRedis: true, start, isInstalled }
 }
 
 /** Environment of this server, and of the worker that uses its parts. */
