@@ -51,7 +51,9 @@ async function run(command: Exclude<Command, { kind: 'help' | 'version' | 'wrong
     command.kind === 'count_seals' ||
     command.kind === 'reseal'
   const parsed = parseOperatorConfig(process.env, {
-    ...{ secrets, revocation: ends && command.revokes, users: ofUser },
+    secrets,
+    revocation: ends && command.revokes,
+    users: ofUser,
   })
   if (!parsed.ok) {
     terminal.warn('The environment has faults:')

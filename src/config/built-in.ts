@@ -77,8 +77,5 @@ export const UPDATE_SITE_IN_BODY: Operation = {
   },
 }
 
-/** Built in, and served below `/data` as a declared operation is: without a route of its own. */
-export const BUILT_IN_DATA: readonly Operation[] = []
-
 /** The operations that are served without a file. No file may declare one that matches the same request. */
-export const BUILT_IN: readonly Operation[] = [GET_FLUX, UPDATE_SITE, UPDATE_SITE_IN_BODY, ...BUILT_IN_DATA]
+export const BUILT_IN: readonly Operation[] = [GET_FLUX, UPDATE_SITE, UPDATE_SITE_IN_BODY]

@@ -1,4 +1,3 @@
-import { BUILT_IN_DATA } from './built-in.ts'
 import {
   envFileHints,
   nearMisses,
@@ -112,7 +111,7 @@ function toConfig(values: Values) {
     /** `wac/fluxId` pairs that may be read without a session; null without the `client` flow. */
     clientFluxAllowed: values.OAUTH_FLOWS.has('client') ? (values.CLIENT_FLUX_ALLOWED ?? new Set()) : null,
     /** Served below `/data`. */
-    operations: [...BUILT_IN_DATA, ...(values.OPERATIONS_FILE?.operations ?? [])],
+    operations: values.OPERATIONS_FILE?.operations ?? [],
     /** Asked who has signed in; null: nobody is. */
     identity: values.OPERATIONS_FILE?.identity ?? null,
     /** The first signs and seals, all are accepted. */

@@ -44,7 +44,7 @@ export interface SessionCookies {
   /** The device cookie of a header if it is there exactly once, else null; not verified. */
   readDevice(header: string | undefined): string | null
   /** Sets the device cookie (vault/binding.ts). */
-  setDevice(reply: FastifyReply, value: string, maxAgeSeconds: number): void
+  setDevice(reply: FastifyReply, cookie: { value: string; maxAgeSeconds: number }): void
   /** Clears the cookies of a session. */
   clearSession(reply: FastifyReply): void
   /** The login cookies in a header, not verified, each found when it is asked for. */
@@ -158,7 +158,8 @@ export function createSessionCookies({
     setRecordKey: (reply, recordKey) =>
       void reply.setCookie(recordName, keyring.seal('record-key', recordKey, 'cookie'), lax),
     readDevice: (header) => (header === undefined ? null : soleCookie(header, DEVICE_COOKIE)),
-    setDevice: (reply, value, maxAge) => void reply.setCookie(DEVICE_COOKIE, value, { ...strict, maxAge }),
+    setDevice: (reply, { value, maxAgeSeconds }) =>
+      void reply.setCookie(DEVICE_COOKIE, value, { ...strict, maxAge: maxAgeSeconds }),
     clearSession(reply) {
       // Without https there is none.
       if (secure) reply.clearCookie(DEVICE_COOKIE, strict)

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { ServerResponse } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
@@ -7,8 +7,8 @@ import { type Problem, problem } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import { messageOf, pathOf } from '../log-text.ts'
 import { DATA, decodedPath, folderOf, isBelow, PATHS } from '../paths.ts'
+import { ambiguityOf } from './ambiguity.ts'
 import { leaveBodyUnread } from './body.ts'
-import { MAX_TARGET_LENGTH } from './client-errors.ts'
 import { noteReply, wasSlowReader } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { isNavigation } from './navigation.ts'
@@ -319,31 +319,4 @@ function createForwardedWarning(log: Logger, isTrustedPeer: FastifyInstance['isT
       'what this peer says of the address of the browser is ignored: if it is your reverse proxy, name it in TRUST_PROXY',
     )
   }
-}
-
-/**
- * Judges the raw lines of a request that Node's parser accepts, and that another server on the way could
- * read differently or that expects what this server does not do; null for a clear one. RFC 9112 sections 3.2 and 6.
- */
-function ambiguityOf({ headers, httpVersionMinor, rawHeaders, url = '' }: IncomingMessage): Problem | null {
-  if (url.length > MAX_TARGET_LENGTH) return problem('uri_too_long')
-  if (!url.startsWith('/')) return problem('invalid_request', 'The request target must be a path.')
-  if (url.includes('#')) return problem('invalid_request', 'The request target holds a fragment.')
-  let hosts = 0
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at]!
-    // Lengths first: this runs on every header line of every request.
-    if (name.length === 4 && name.toLowerCase() === 'host') hosts += 1
-    else if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') {
-      if (rawHeaders[at + 1]!.trim().toLowerCase() !== 'chunked') {
-        return problem('invalid_request', 'The transfer encoding must be chunked.')
-      }
-      // RFC 9112 section 6.1: the framing is faulty.
-      if (httpVersionMinor === 0) return problem('invalid_request', 'HTTP/1.0 has no transfer encoding.')
-    }
-  }
-  if (hosts !== 1) return problem('invalid_request', 'Exactly one Host header is expected.')
-  const { expect } = headers
-  if (expect === undefined || expect.toLowerCase() === '100-continue') return null
-  return problem('invalid_request', 'The Expect header must be 100-continue.')
 }

@@ -31,8 +31,9 @@ const CODE_REFUSED =
  * browser began the sign-in, and at most once over all replicas.
  */
 export function createCallback(context: LoginContext) {
-  const { authorizationServer, vault, cookies, loginCookies, countCallback, redeem, signIn } = context
-  const { publicUrl, oauth } = context.config
+  const { services, loginCookies, countCallback, redeem, signIn } = context
+  const { authorizationServer, vault, cookies } = services
+  const { publicUrl, oauth } = services.config
   const cameByPublicHost = createCameByPublicHost(publicUrl)
   const fragmentPage = createFragmentPage(context)
 
@@ -51,7 +52,7 @@ export function createCallback(context: LoginContext) {
     const started = loginCookies.find(request.headers.cookie, nonce)
     if (started === null) return await withoutOpenSignIn(request, reply, nonce)
     if (response.kind === 'error') {
-      const loginError = await noteErrorResponse(context, request, response.value)
+      const loginError = await noteErrorResponse(services, request, response.value)
       loginCookies.forget(reply, nonce)
       return reply.redirect(returnLocation(started.returnTo, loginError), 303)
     }
@@ -71,7 +72,7 @@ export function createCallback(context: LoginContext) {
     })
     if (outcome === null) return await withoutOpenSignIn(request, reply, nonce)
     const refused = problem('login_failed', { detail: CODE_REFUSED, members })
-    const granted = requireTokens(context, outcome, { refused, members, request })
+    const granted = requireTokens(services, outcome, { refused, members, request })
     const { key } = await signIn(request, reply, { tokens: granted, flow: 'code', members })
     // Here alone: elsewhere somebody with a stolen cookie could bind the session to a device of his own.
     if (vault.devices !== null) reply.header('secure-session-registration', vault.devices.registration(key))

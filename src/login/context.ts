@@ -8,7 +8,7 @@ import type { AuthorizationServer } from '../oauth/client.ts'
 import type { Identify, Vault } from '../vault/vault.ts'
 import type { LoginCookies } from './login-cookies.ts'
 import type { RateLimit } from './rate-limit.ts'
-import type { RequireDevice, SessionFacts } from './session-info.ts'
+import type { SessionFacts } from './session-info.ts'
 import type { LoginEvents, Redeem, SignIn } from './sign-in.ts'
 
 /** What sign-in needs of the rest of the server. */
@@ -25,8 +25,9 @@ export interface LoginOptions {
   observe: LoginEvents
 }
 
-/** Everything that the handlers of this folder use; each picks its part. */
-export interface LoginContext extends LoginOptions {
+/** What the handlers of this folder share; each picks its part. */
+export interface LoginContext {
+  services: LoginOptions
   loginCookies: LoginCookies
   /** How routes that browsers navigate to show a problem. */
   problemPage: NonNullable<FastifyContextConfig['page']>
@@ -35,5 +36,4 @@ export interface LoginContext extends LoginOptions {
   redeem: Redeem
   signIn: SignIn
   sessionFacts: SessionFacts
-  requireDevice: RequireDevice
 }

@@ -3,15 +3,7 @@ import { type Problem, problem } from '../errors.ts'
 import type { SessionCookies } from '../http/cookies.ts'
 import { jsonResponse, plainResponse, problemOrPage } from '../http/openapi.ts'
 import { type Logger, requestInLog } from '../log.ts'
-import {
-  COOKIE_SECONDS,
-  type Devices,
-  deviceProblem,
-  FIRST_COOKIE_SECONDS,
-  inLog,
-  NO_COOKIE,
-  type Vault,
-} from '../vault/vault.ts'
+import { type Devices, deviceProblem, inLog, NO_COOKIE, type Vault } from '../vault/vault.ts'
 import type { RequireDevice } from './session-info.ts'
 import type { LoginEvents } from './sign-in.ts'
 
@@ -40,8 +32,7 @@ export function createDevices({ devices, cookies, log, observe }: DeviceOptions)
     if (kind === 'gone') throw faulty('The session of this registration has ended.')
     if (kind === 'refused') throw faulty('The session has another device.')
     // Of a bound session only its device gets a cookie: a copied registration must not.
-    if (kind === 'registered')
-      cookies.setDevice(reply, devices.cookie(found.key, FIRST_COOKIE_SECONDS), FIRST_COOKIE_SECONDS)
+    if (kind === 'registered') cookies.setDevice(reply, devices.firstCookie(found.key))
     return reply.code(200).send(devices.instructions)
   }
 
@@ -75,7 +66,7 @@ export function createDevices({ devices, cookies, log, observe }: DeviceOptions)
       )
     }
     observe.deviceRefreshed('granted')
-    cookies.setDevice(reply, devices.cookie(key, COOKIE_SECONDS), COOKIE_SECONDS)
+    cookies.setDevice(reply, devices.cookie(key))
     return reply.code(200).send()
   }
 

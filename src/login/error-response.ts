@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { requestInLog } from '../log.ts'
 import { StoreUnavailable } from '../vault/vault.ts'
-import type { LoginContext } from './context.ts'
+import type { LoginOptions } from './context.ts'
 import { browserOf } from './sign-in.ts'
 
 /**
@@ -22,11 +22,11 @@ const OF_THE_USER: ReadonlySet<string> = new Set([
  * another tab. Some servers keep one sign-in a browser, and answer the other tabs with an error.
  */
 export async function noteErrorResponse(
-  context: Pick<LoginContext, 'cookies' | 'log' | 'observe' | 'vault'>,
+  services: Pick<LoginOptions, 'cookies' | 'log' | 'observe' | 'vault'>,
   request: FastifyRequest,
   error: string,
 ): Promise<string | undefined> {
-  const { cookies, log, observe } = context
+  const { cookies, log, observe } = services
   // The browser brings it, so it is shown only where it has the form of a code.
   const code = /^[a-z_]{1,64}$/.test(error) ? error : 'other'
   const line = { event: 'login.refused', ...browserOf(request, cookies), error: code }
@@ -35,7 +35,7 @@ export async function noteErrorResponse(
     observe.signInFailed('refused')
     return 'access_denied'
   }
-  if (await isSignedIn(context, request)) {
+  if (await isSignedIn(services, request)) {
     log.info(line, 'the authorization server sent an error to a browser that has signed in meanwhile')
     return undefined
   }
@@ -46,7 +46,7 @@ export async function noteErrorResponse(
 
 /** Whether this browser has a live session. While the store is away it counts as none. */
 async function isSignedIn(
-  { cookies, vault }: Pick<LoginContext, 'cookies' | 'vault'>,
+  { cookies, vault }: Pick<LoginOptions, 'cookies' | 'vault'>,
   request: FastifyRequest,
 ): Promise<boolean> {
   const key = cookies.recordKeyIn(request)

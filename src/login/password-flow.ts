@@ -53,7 +53,7 @@ export const PASSWORD_FLOW: OptionalFlow = {
   name: 'password',
   addRoutes(scope, context) {
     const countAddress = createRateLimit({
-      ...context,
+      ...context.services,
       kind: 'password-address',
       perMinute: TRIES_PER_MINUTE.address,
     })
@@ -76,14 +76,15 @@ export const PASSWORD_FLOW: OptionalFlow = {
  * Sends the facts of the new session. User name and password go to the token endpoint and nowhere else.
  */
 function createPassword(context: LoginContext) {
-  const { config, authorizationServer, vault, redeem, signIn, sessionFacts } = context
+  const { services, redeem, signIn, sessionFacts } = context
+  const { config, authorizationServer, vault } = services
   const countNameAndAddress = createRateLimit({
-    ...context,
+    ...services,
     kind: 'password-name-address',
     perMinute: TRIES_PER_MINUTE.usernameAndAddress,
   })
   const countUsername = createRateLimit({
-    ...context,
+    ...services,
     kind: 'password-username',
     perMinute: TRIES_PER_MINUTE.username,
   })
@@ -108,7 +109,7 @@ function createPassword(context: LoginContext) {
       })
     })
     const refused = problem('invalid_credentials')
-    const tokens = requireTokens(context, outcome, { refused, rejected: notSetUp(), request })
+    const tokens = requireTokens(services, outcome, { refused, rejected: notSetUp(), request })
     return sessionFacts(await signIn(request, reply, { tokens, flow: 'password' }))
   }
 }

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
-import type { LoginContext } from './context.ts'
+import type { LoginOptions } from './context.ts'
 
 const MAX_HOST = 200
 
@@ -32,7 +32,7 @@ export function createSendToPublicHost({
   config,
   cookies,
   log,
-}: Pick<LoginContext, 'config' | 'cookies' | 'log'>) {
+}: Pick<LoginOptions, 'config' | 'cookies' | 'log'>) {
   const { publicUrl } = config
   const { host: publicHost } = new URL(publicUrl)
   const cameByPublicHost = createCameByPublicHost(publicUrl)

@@ -7,7 +7,7 @@ import { addJsonBodies } from '../http/body.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../http/same-origin.ts'
 import { PATHS } from '../paths.ts'
 import { callbackPath, callbackSchema, createCallback } from './callback.ts'
-import type { LoginOptions } from './context.ts'
+import type { LoginContext, LoginOptions } from './context.ts'
 import {
   createDevices,
   createRequireDevice,
@@ -80,26 +80,27 @@ export const login = fastifyPlugin<LoginOptions>(addLogin, {
   encapsulate: true,
 })
 
-async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<void> {
-  const { config, cookies, keyring, clock, log } = options
+async function addLogin(scope: FastifyInstance, services: LoginOptions): Promise<void> {
+  const { config, vault, cookies, keyring, clock, log, observe } = services
   const { oauth, publicUrl } = config
   const loginCookies = createLoginCookies({ keyring, cookies, publicUrl, oauth, now: clock.wall })
   const page = createSignInProblemPage(oauth.flows.has('token') ? FORGET_FRAGMENT : undefined)
-  const context = {
-    ...options,
+  const requireDevice = createRequireDevice(services)
+  const sessionFacts = createSessionFacts({ defaultWac: config.wac.default, now: clock.wall })
+  const context: LoginContext = {
+    services,
     loginCookies,
     problemPage: page,
-    countCallback: createRateLimit({ ...options, kind: 'callback', perMinute: config.loginRatePerMinute }),
+    countCallback: createRateLimit({ ...services, kind: 'callback', perMinute: config.loginRatePerMinute }),
     redeem: createRedeem(),
-    signIn: createSignIn(options),
-    requireDevice: createRequireDevice(options),
-    sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),
+    signIn: createSignIn(services),
+    sessionFacts,
   }
 
   function noteFailure(request: FastifyRequest, { code, headers }: Problem): void {
     const reason = FAILURES[code]
     // An authorization response that is an error has a location, and its handler has counted it.
-    if (reason !== undefined && headers.location === undefined) options.observe.signInFailed(reason)
+    if (reason !== undefined && headers.location === undefined) observe.signInFailed(reason)
     if (code !== 'rate_limited') return
     const line = { event: 'rate_limit.exceeded', ...browserOf(request, cookies) }
     const path = request.routeOptions.url
@@ -123,20 +124,21 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
   scope.addSchema(SIGNED_OUT_SCHEMA)
   scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
 
-  const { devices } = options.vault
-  if (devices !== null) addDevices(scope, createDevices({ ...options, devices }))
+  const { devices } = vault
+  if (devices !== null) addDevices(scope, createDevices({ devices, cookies, log, observe }))
 
+  const browserSession = { vault, cookies, sessionFacts }
   await scope.register(async function ofSession(inSession) {
-    await addBrowserSession(inSession, context)
+    await addBrowserSession(inSession, browserSession)
     inSession.route({
       method: ['GET', 'HEAD'],
       url: PATHS.session,
       schema: SESSION_SCHEMA,
-      handler: createSessionInfo(context),
+      handler: createSessionInfo({ vault, cookies, requireDevice }),
     })
     // These hooks respond before the body is read: browsers send any body that a page or a form gives them, and Fastify
     // refuses types that it cannot read. The handlers, which it requires, never run.
-    const staySignedIn = createStaySignedIn(context)
+    const staySignedIn = createStaySignedIn({ vault, cookies, requireDevice })
     inSession.route({
       method: 'POST',
       url: PATHS.session,
@@ -148,8 +150,8 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
 
   await scope.register(async function ofSignOut(signingOut) {
     // A read before the end would double the wait for a store that does not reply.
-    await addBrowserSession(signingOut, { ...context, reads: false })
-    const logout = createLogout({ ...context, endSessionUrl: endSessionUrlOf(config) })
+    await addBrowserSession(signingOut, { ...browserSession, reads: false })
+    const logout = createLogout({ vault, cookies, log, endSessionUrl: endSessionUrlOf(config) })
     signingOut.route({
       method: 'POST',
       url: PATHS.logout,
@@ -161,7 +163,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
   })
 
   await scope.register(async function ofSignIn(signingIn) {
-    await addNewSession(signingIn, context)
+    await addNewSession(signingIn, browserSession)
     const callback = { schema: callbackSchema(oauth), config: { page } }
     signingIn.get(callbackPath(oauth.redirect), callback, createCallback(context))
     addJsonBodies(signingIn)

@@ -24,11 +24,12 @@ const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
  * never signs in leaves nothing there but a count.
  */
 export function createStart(context: LoginContext) {
-  const { config, authorizationServer, loginCookies } = context
+  const { services, loginCookies } = context
+  const { config, authorizationServer } = services
   const { publicUrl, loginRatePerMinute: perMinute } = config
-  const sendToPublicHost = createSendToPublicHost(context)
+  const sendToPublicHost = createSendToPublicHost(services)
   const { flows } = config.oauth
-  const countSignIn = createRateLimit({ ...context, kind: 'sign-in', perMinute })
+  const countSignIn = createRateLimit({ ...services, kind: 'sign-in', perMinute })
 
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { headers } = request

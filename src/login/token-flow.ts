@@ -92,7 +92,8 @@ export const TOKEN_FLOW: OptionalFlow = {
  * facts of the new session; `Location` says where the page goes.
  */
 function createFragmentHandler(context: LoginContext) {
-  const { config, vault, loginCookies, countCallback, signIn, sessionFacts, clock } = context
+  const { services, loginCookies, countCallback, signIn, sessionFacts } = context
+  const { config, vault, clock } = services
   const { redirect, issuer } = config.oauth
 
   return async function fragment(
@@ -110,7 +111,7 @@ function createFragmentHandler(context: LoginContext) {
       throw problem('invalid_request', 'Exactly one of the members access_token and error is expected.')
     }
     if (body.error) {
-      const loginError = await noteErrorResponse(context, request, body.error)
+      const loginError = await noteErrorResponse(services, request, body.error)
       loginCookies.forget(reply, nonce)
       throw problem('login_failed', {
         detail: 'The authorization server did not accept the sign-in.',
@@ -182,8 +183,8 @@ export const FORGET_FRAGMENT = `if (location.hash) history.replaceState(null, ''
  * Sends the page for a callback whose query has no response: that of this flow is in the fragment, which browsers do not
  * send, so a script reads it. null if this browser did not begin the sign-in. Throws if it began another flow.
  */
-export function createFragmentPage({ config, loginCookies }: LoginContext) {
-  const { redirect, flows, issuer } = config.oauth
+export function createFragmentPage({ services, loginCookies }: LoginContext) {
+  const { redirect, flows, issuer } = services.config.oauth
 
   return function fragmentPage(
     request: FastifyRequest,

@@ -144,7 +144,7 @@ export function createAuthorizationServer({
     const send = wrapTokenFetch(fetchWithin)
     settings[customFetch] = (async (url, given) => {
       const options = given as Parameters<TokenFetch>[1]
-      return await read(await send(url, options), [secret, ...secretsIn(options)])
+      return read(await send(url, options), [secret, ...secretsIn(options)])
     }) as CustomFetch
     // The configuration has already decided whether plain http is permitted.
     allowInsecureRequests(settings)

@@ -2,7 +2,7 @@ import net, { type Socket } from 'node:net'
 import { Agent, buildConnector, Client, type Dispatcher, Pool } from 'undici'
 import { type Egress, type EgressProxy, proxyFor } from '../config/egress.ts'
 import { throughProxy } from '../egress.ts'
-import { NoTokenResponse } from './token-response.ts'
+import { type HttpResponse, NoTokenResponse } from './token-response.ts'
 
 /** Bounds of one token request. */
 export interface RequestBounds {
@@ -27,8 +27,8 @@ const MAX_RESPONSE_BYTES = 65_536
 const CUT_OFF = Buffer.from('cut off')
 
 /**
- * `fetch` for openid-client over undici's dispatch. It costs a quarter of the built-in one and knows whether a failed
- * request had been written. Rejects with `NoTokenResponse`. Follows no redirect.
+ * Sends the requests of openid-client over undici's dispatch. That costs a quarter of `fetch`, and shows whether a
+ * failed request had been written. Rejects with `NoTokenResponse`. Follows no redirect.
  */
 export function createTokenFetch({
   connections,
@@ -72,16 +72,15 @@ export function createTokenFetch({
   })
 
   return {
-    /** A `fetch` for one request within these bounds. */
+    /** Sends one request within these bounds. */
     within: (bounds: RequestBounds) => async (url: string, options: FetchOptions) => {
       const request = { url: new URL(url), options, bounds }
       const sentAt = monotonic()
-      const { status, headers, body } = await exchange(request, agent, monotonic)
-      const date = Date.parse(headers.date ?? '')
+      const response = await exchange(request, agent, monotonic)
+      const date = Date.parse(response.headers.date ?? '')
       if (!Number.isNaN(date)) onDate(date, monotonic() - sentAt)
-      onBody(body)
-      const nullBody = status === 204 || status === 304
-      return new Response(nullBody ? null : body, { status, headers })
+      onBody(response.body)
+      return response
     },
     /** Closes every connection. */
     close: () => agent.destroy(),
@@ -134,13 +133,6 @@ class ResettableClient extends Client {
   }
 }
 
-interface HttpResponse {
-  status: number
-  /** By lower-case name. */
-  headers: Record<string, string>
-  body: string
-}
-
 function exchange(
   request: { url: URL; options: FetchOptions; bounds: RequestBounds },
   agent: Dispatcher,
@@ -171,8 +163,6 @@ function exchange(
     }
     function finish(): void {
       stopListening()
-      // The length of the encoded bytes, which no longer matches.
-      delete responseHeaders['content-length']
       resolve({ status, headers: responseHeaders, body: Buffer.concat(chunks).toString('utf8') })
     }
     function fail(cause: unknown): void {

@@ -23,6 +23,14 @@ export interface GrantedTokens {
   callback?: string | null
 }
 
+/** A response as it came. */
+export interface HttpResponse {
+  status: number
+  /** By lower-case name. */
+  headers: Readonly<Record<string, string>>
+  body: string
+}
+
 /** A response of 300 and above, as a log may show it. */
 export interface ErrorAnswer {
   readonly status: number
@@ -90,18 +98,17 @@ const MAX_RETRY_AFTER_SECONDS = 60
  * the whole response, and with it the rotated refresh token. Throws `NoTokens` for a response without tokens; `secrets`
  * are those of the request.
  */
-export async function readTokens(response: Response, secrets: readonly string[]): Promise<Response> {
-  const text = await response.text()
-  const noTokens = (fault?: string) => new NoTokens(response, text, { secrets, fault })
+export function readTokens(response: HttpResponse, secrets: readonly string[]): Response {
+  const noTokens = (fault?: string) => new NoTokens(response, { secrets, fault })
   if (response.status !== 200) throw noTokens()
-  const body = parseObject(text)
+  const body = parseObject(response.body)
   if (body === null) throw noTokens('unreadable')
   const { refresh_token, scope, token_type = null, expires_in, id_token: _unused, ...rest } = body
   if (typeof body.access_token !== 'string') throw noTokens('without an access token')
   // openid-client accepts DPoP tokens too, which must not be sent as bearer tokens.
   if (token_type !== null && !/^bearer$/i.test(String(token_type)))
     throw noTokens('with a token that is no bearer token')
-  return Response.json({
+  return parsedResponse({
     ...rest,
     token_type: 'bearer',
     expires_in: lifeSeconds(expires_in),
@@ -110,11 +117,15 @@ export async function readTokens(response: Response, secrets: readonly string[])
   })
 }
 
+/** A response of status 200 whose body is parsed already: openid-client reads it by `json` alone. */
+function parsedResponse(parsed: object): Response {
+  return Object.assign(new Response(), { json: async () => parsed })
+}
+
 /** The response to a revocation as openid-client accepts it. Throws `NoTokens` unless it reports success. */
-export async function readRevocation(response: Response, secrets: readonly string[]): Promise<Response> {
-  const text = await response.text()
-  if (response.ok) return new Response(null, { status: 200 })
-  throw new NoTokens(response, text, { secrets })
+export function readRevocation(response: HttpResponse, secrets: readonly string[]): Response {
+  if (response.status >= 200 && response.status < 300) return new Response()
+  throw new NoTokens(response, { secrets })
 }
 
 /** The response reports an error, or holds no tokens that can be used. */
@@ -127,13 +138,12 @@ export class NoTokens extends Error {
   readonly retryAfterSeconds: number | null
 
   constructor(
-    { status, headers }: Response,
-    text: string,
+    { status, headers, body }: HttpResponse,
     { secrets = [], fault = '' }: { secrets?: readonly string[]; fault?: string | undefined } = {},
   ) {
-    const { error, error_description: description } = parseObject(text) ?? {}
+    const { error, error_description: description } = parseObject(body) ?? {}
     const code = typeof error === 'string' && error !== '' ? error : null
-    const to = status >= 300 && status < 400 ? placeOf(headers.get('location')) : null
+    const to = status >= 300 && status < 400 ? placeOf(headers.location) : null
     const what = code !== null ? describeCode(code) : to !== null ? `to ${to}` : fault
     super(`the response was ${status}${what === '' ? '' : ` ${what}`}`)
     this.name = 'NoTokens'
@@ -141,8 +151,8 @@ export class NoTokens extends Error {
     this.code = code
     this.description =
       typeof description === 'string' && description !== '' ? quoteForeign(description, secrets) : null
-    this.isEmpty = text === ''
-    this.retryAfterSeconds = retryAfter(headers)
+    this.isEmpty = body === ''
+    this.retryAfterSeconds = retryAfter(headers['retry-after'])
   }
 }
 
@@ -325,8 +335,7 @@ function inDoubt(reason: string): Extract<TokenOutcome, { kind: 'in_doubt' }> {
 }
 
 /** Seconds from 0 to a minute, or null where the response does not say (RFC 9110 section 10.2.3). */
-function retryAfter(headers: Headers): number | null {
-  const header = headers.get('retry-after') ?? ''
+function retryAfter(header = ''): number | null {
   // Date.parse alone would read "-1" and "1.5" as dates.
   const isDate = header.endsWith(' GMT')
   const seconds = isDate
@@ -338,8 +347,8 @@ function retryAfter(headers: Headers): number | null {
 }
 
 /** The path of a redirect without its parameters, or null without one. */
-function placeOf(location: string | null): string | null {
-  if (location === null || !URL.canParse(location, 'http://localhost')) return null
+function placeOf(location: string | undefined): string | null {
+  if (location === undefined || !URL.canParse(location, 'http://localhost')) return null
   const [path = ''] = new URL(location, 'http://localhost').pathname.split(';')
   return path.slice(0, MAX_PLACE)
 }

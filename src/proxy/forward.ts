@@ -77,32 +77,36 @@ export function createForward(options: ForwardOptions): Forward {
     })
   }
 
-  /** 403 for the account comes after 401 and before 503, so it is checked while the caller is found. */
   async function findAndSend(
     request: FastifyRequest,
     reply: FastifyReply,
     outgoing: OutgoingRequest,
   ): Promise<void> {
-    const check = (): void => checkAccount(outgoing.wac, accounts)
     let caller: Caller
     try {
-      caller = await whenStoreIsThere(request, reply, () =>
-        callers.find(request.headers.cookie, check, {
-          inLog: requestInLog(request),
-          skipped: request.headers['secure-session-skipped'] !== undefined,
-        }),
-      )
+      caller = await whenStoreIsThere(request, reply, () => findCaller(request, outgoing))
     } catch (error) {
-      const lacksSession = error instanceof Problem && error.code === 'login_required'
-      if (!lacksSession || !application?.callers.mayRead(outgoing)) throw error
-      check()
+      if (!lacksSession(error) || !application?.callers.mayRead(outgoing)) throw error
+      checkAccount(outgoing.wac, accounts)
       const { callers: source, resourceServer } = application
       const holder = networkOf(request.ip)
       const found = await source.find()
       return send({ request, reply, outgoing, source, resourceServer, holder, calls: 0 }, found)
     }
+    checkAccount(outgoing.wac, accounts)
     noteActivity(request, caller)
     send({ request, reply, outgoing, source: callers, resourceServer, holder: caller.key, calls: 0 }, caller)
+  }
+
+  /** 401 comes before the 403 of an account, and that before what store and tokens bring. */
+  async function findCaller(request: FastifyRequest, outgoing: OutgoingRequest): Promise<Caller> {
+    const skipped = request.headers['secure-session-skipped'] !== undefined
+    try {
+      return await callers.find(request.headers.cookie, { inLog: requestInLog(request), skipped })
+    } catch (error) {
+      if (!lacksSession(error)) checkAccount(outgoing.wac, accounts)
+      throw error
+    }
   }
 
   function whenStoreIsThere<T extends object>(
@@ -217,6 +221,10 @@ export function createForward(options: ForwardOptions): Forward {
       .then((caller) => send(forwarding, caller))
       .catch((error: unknown) => refuse(forwarding.reply, error))
   }
+}
+
+function lacksSession(error: unknown): boolean {
+  return error instanceof Problem && error.code === 'login_required'
 }
 
 /** A browser that has left has its line in the log already. */

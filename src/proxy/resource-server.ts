@@ -6,13 +6,9 @@ import type { FixedHeader, TokenShape } from '../config/upstream.ts'
 import { closeSlowly } from '../http/connections.ts'
 import { relayedHeaders } from '../http/headers.ts'
 import { fixedHeaders, headersToSend } from './headers.ts'
-import {
-  bodyNamesInvalidToken,
-  challengeNamesInsufficientScope,
-  challengeNamesInvalidToken,
-  INSPECTED_BYTES,
-} from './invalid-token.ts'
+import { challengeNamesInsufficientScope, challengeNamesInvalidToken } from './invalid-token.ts'
 import type { Call, OutgoingRequest } from './outgoing-request.ts'
+import { Refusal, type Verdict } from './refusal.ts'
 import { Relay } from './relay.ts'
 import {
   type Failure,
@@ -192,7 +188,14 @@ const BYTES_OF_CALL = 16 * 1024
 const DRAINED_BYTES = 64 * 1024
 const DRAINED_WITHIN_MS = 1_000
 
-const NOTHING: Buffer[] = []
+/** The head of a response. */
+interface Head {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+}
+
+const NOTHING: readonly Buffer[] = []
+const NO_HEAD: Head = { status: 0, headers: {} }
 
 const GONE = new Error('this call is over')
 const UNWANTED = new Error('the rest of a rejected response is not wanted')
@@ -213,17 +216,13 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   private dispatched = false
   private phase: Phase = 'waiting'
   private controller: Dispatcher.DispatchController | null = null
-  private status = 0
-  private headers: IncomingHttpHeaders = {}
-  private bytes = 0
-  private held: Buffer[] = NOTHING
-  private complete = false
-  private searching = false
-  private broken: Failure | null = null
+  private head = NO_HEAD
+  private refusal: Refusal | null = null
   private relay: Relay | null = null
+  /** Bytes of a rejected response. */
+  private drained = 0
   private responseStarted = false
   private repeated = false
-  private closed = false
   private readonly own: Places
   private readonly share: Share
   private started = false
@@ -234,7 +233,6 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   /** It has waited for a share or a place, so its session may have ended since. */
   private waited = false
   readonly keptBytes: number
-  private uploaded: Readable | null = null
   private timer: NodeJS.Timeout | undefined
   private readonly onClose = () => this.browserClosed()
 
@@ -382,10 +380,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
 
   private dispatch(connection: Connection): void {
     this.dispatched = true
-    if (this.call.outgoing.uploadLength !== null) {
-      this.uploaded = this.upload()
-      this.options.body = this.uploaded
-    }
+    if (this.call.outgoing.uploadLength !== null) this.options.body = this.upload()
     connection.send(this.options, this)
     // It may still be busy with the end of another response.
     if (this.waited && this.controller === null && this.phase === 'waiting') this.limitWait()
@@ -418,27 +413,25 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (status < 200) return
     if (this.phase !== 'waiting') return
-    this.status = status
-    this.headers = headers
+    this.head = { status, headers }
     if (status === 401 || status === 400 || status === 403) this.holdErrorResponse()
     else this.applyRules()
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    this.bytes += chunk.length
     switch (this.phase) {
       case 'relaying':
         this.relay?.write(chunk)
         break
       case 'inspecting':
-        this.held.push(chunk)
-        if (this.bytes >= INSPECTED_BYTES) this.searchBeginning()
+        this.refusal?.add(chunk)
         break
       case 'untyped':
-        this.finish(untypedBody(this.status, this.headers))
+        this.finish(untypedBody(this.head.status, this.head.headers))
         break
       default:
-        if (this.bytes > DRAINED_BYTES) controller.abort(UNWANTED)
+        this.drained += chunk.length
+        if (this.drained > DRAINED_BYTES) controller.abort(UNWANTED)
     }
   }
 
@@ -448,10 +441,9 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
       return
     }
     this.leave()
-    this.complete = true
     if (this.phase === 'relaying') this.endRelay()
-    else if (this.phase === 'inspecting') this.searchBody()
-    else if (this.phase === 'untyped') this.startRelay()
+    else if (this.phase === 'inspecting') this.refusal?.end()
+    else if (this.phase === 'untyped') this.startRelay([], true)
   }
 
   /** The end of what was dispatched. */
@@ -472,9 +464,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
         }
         break
       case 'inspecting':
-        // What came before may still say that the token was refused.
-        this.broken = failureOf(error)
-        if (!this.searching) this.searchBody()
+        this.refusal?.breakOff(failureOf(error))
         break
       case 'untyped':
         this.finish(failureOf(error))
@@ -494,59 +484,43 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   }
 
   private holdErrorResponse(): void {
-    const challenge = this.headers['www-authenticate']
+    const { status, headers } = this.head
+    const challenge = headers['www-authenticate']
     if (challengeNamesInvalidToken(challenge)) {
-      this.finishRefused(true)
+      this.finish({ kind: 'token_refused', namesInvalidToken: true, status })
       return
     }
     if (challengeNamesInsufficientScope(challenge)) this.shared.onInsufficientScope()
     this.phase = 'inspecting'
-    this.held = []
-    this.timer = setTimeout(() => this.endInspection(), this.shared.timeoutMs)
+    this.refusal = new Refusal({
+      status,
+      headers,
+      shapes: this.shared.tokenShapes,
+      timeoutMs: this.shared.timeoutMs,
+      pause: () => this.controller?.pause(),
+      onVerdict: (verdict) => this.judged(verdict),
+    })
   }
 
-  /** However slow its rest is, a response is judged by then. */
-  private endInspection(): void {
-    if (this.status === 401) {
-      this.finishRefused(false)
-      this.controller?.abort(UNWANTED)
-    } else {
-      this.searchBeginning()
+  private judged(verdict: Verdict): void {
+    switch (verdict.kind) {
+      case 'token_refused':
+        this.finish({ ...verdict, status: this.head.status })
+        break
+      case 'failed':
+        if (this.phase === 'inspecting') this.finish(failureOf(verdict.error))
+        this.controller?.abort(verdict.error)
+        return
+      case 'other':
+        this.applyRules()
+        if (this.refusal?.failure) this.breakRelay(this.refusal.failure)
     }
-  }
-
-  /** The rest waits until it is known whether what is here says that the token was refused. */
-  private searchBeginning(): void {
-    this.controller?.pause()
-    if (!this.searching) this.searchBody()
-  }
-
-  /** Called once, with the whole body or its beginning in `held`. */
-  private searchBody(): void {
-    this.searching = true
-    const shapes = this.shared.tokenShapes.filter(({ status }) => status === this.status)
-    // The response to a HEAD may have the length of a body that does not come.
-    const isWhole =
-      this.complete && (this.held.length > 0 || Number(this.headers['content-length'] ?? 0) === 0)
-    bodyNamesInvalidToken(this.held, this.headers['content-encoding'], { shapes, isWhole })
-      .then((namesInvalidToken) => this.bodySearched(namesInvalidToken))
-      .catch((error: Error) => {
-        if (this.phase === 'inspecting') this.finish(failureOf(error))
-        this.controller?.abort(error)
-      })
-  }
-
-  private bodySearched(namesInvalidToken: boolean): void {
-    if (this.phase !== 'inspecting') return
-    if (namesInvalidToken || this.status === 401) this.finishRefused(namesInvalidToken)
-    else if (this.broken === null) this.applyRules()
-    else this.relayBroken(this.broken)
+    this.refusal = null
     if (!this.call.response.writableNeedDrain) this.controller?.resume()
   }
 
   /** As for any other status, what has come is relayed and the response cut off. */
-  private relayBroken(failure: Failure): void {
-    this.applyRules()
+  private breakRelay(failure: Failure): void {
     if (this.isIn('untyped')) this.finish(failure)
     // Node writes what it has after this turn.
     else if (this.isIn('relaying')) setImmediate(() => this.cutRelay())
@@ -554,7 +528,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
 
   private cutRelay(): void {
     if (!this.isIn('relaying')) return
-    this.finish({ kind: 'cut', status: this.status })
+    this.finish({ kind: 'cut', status: this.head.status })
     this.relay?.cut()
   }
 
@@ -563,43 +537,31 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
     return this.phase === phase
   }
 
-  private finishRefused(namesInvalidToken: boolean): void {
-    this.finish({ kind: 'token_refused', namesInvalidToken, status: this.status })
-  }
-
   private applyRules(): void {
-    clearTimeout(this.timer)
-    const { status, headers } = this
+    const { status, headers } = this.head
+    const { held = NOTHING, isComplete = false } = this.refusal ?? {}
     const rule = ruleFor(status, headers, this.call.outgoing)
-    if (rule === 'relay') this.startRelay()
+    if (rule === 'relay') this.startRelay(held, isComplete)
     else if (rule !== 'relay_if_empty') this.finish(rule)
-    else if (this.held.length > 0) this.finish(untypedBody(status, headers))
-    else if (this.complete) this.startRelay()
+    else if (held.length > 0) this.finish(untypedBody(status, headers))
+    else if (isComplete) this.startRelay(held, isComplete)
     else this.phase = 'untyped'
   }
 
-  private startRelay(): void {
-    const { call, status, headers, controller, held } = this
+  /** `held`: what has come of the body already; `isComplete`: that is all of it. */
+  private startRelay(held: readonly Buffer[], isComplete: boolean): void {
+    const { call, head, controller } = this
     const { readerTimeoutMs, securityHeaders, ownPathOf } = this.shared
     if (controller === null) return
     endUnread(call)
-    const relay = new Relay({
-      call,
-      controller,
-      status,
-      headers,
-      readerTimeoutMs,
-      securityHeaders,
-      ownPathOf,
-    })
+    const relay = new Relay({ call, controller, ...head, readerTimeoutMs, securityHeaders, ownPathOf })
     this.relay = relay
     this.phase = 'relaying'
     for (const chunk of held) relay.write(chunk)
     // Not only at the end of the response: a 304 may name the length of a body that it does not have, which
     // undici reports as a broken response.
-    if (this.complete || hasNoBody(call.outgoing.method, status)) this.endRelay()
+    if (isComplete || hasNoBody(call.outgoing.method, head.status)) this.endRelay()
     else if (held.length === 0) relay.sendHeadSoon()
-    this.held = NOTHING
   }
 
   private endRelay(): void {
@@ -608,13 +570,12 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   }
 
   private browserClosed(): void {
-    const { phase, status } = this
+    const { phase } = this
     const { response } = this.call
-    this.closed = true
     if (phase === 'over') return
     // Node takes the response back from the connection once all of it is handed over.
     if (phase === 'ended' && response.writableFinished && response.socket === null) {
-      this.finish({ kind: 'finished', status })
+      this.finish({ kind: 'finished', status: this.head.status })
     } else {
       this.finish({ kind: 'client_gone' })
       this.controller?.abort(GONE)
@@ -623,13 +584,14 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
 
   private finish(outcome: Outcome): void {
     this.phase = 'over'
-    this.held = NOTHING
+    this.refusal?.stop()
+    const { response, outgoing } = this.call
     // undici destroys only a body that it has begun to send, and one that nobody reads would hold the browser's.
-    this.uploaded?.destroy()
+    if (outgoing.uploadLength !== null) (this.options.body as Readable | null)?.destroy()
     endUnread(this.call)
     clearTimeout(this.timer)
     // After its `close` a response goes away with its listeners; removing one is expensive.
-    if (!this.closed) this.call.response.off('close', this.onClose)
+    if (!response.closed) response.off('close', this.onClose)
     if (this.waited) {
       this.own.shares.forget(this.share, this)
       // While all connections are busy, nothing else would forget it.

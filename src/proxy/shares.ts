@@ -24,7 +24,7 @@ const MAX_HOLDERS = 50_000
 
 /**
  * Divides connections between holders (sessions, client addresses), so that one cannot take all of them. No share is
- * removed when its last call ends: a table that changes with each request costs more than the call (decision 0008).
+ * removed when its last call ends: a Map that changes with each request costs more than the call (decision 0008).
  */
 export class Shares {
   /** Calls at once for one holder. */

@@ -92,7 +92,10 @@ function documented($id: string, schema: typeof SITE_UPDATE, target: object = {}
     examples: [
       {
         ...target,
-        ...{ name: 'Plant', description: 'Laboratory', code: 'LAB-42', parentInfrastructureID: null },
+        name: 'Plant',
+        description: 'Laboratory',
+        code: 'LAB-42',
+        parentInfrastructureID: null,
       },
     ],
   }

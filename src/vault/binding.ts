@@ -22,10 +22,17 @@ export interface Binding {
   challenge(key: RecordKey): string
   /** Whether a `Secure-Session-Response` answers a current challenge of this session with this key. */
   isProof(key: RecordKey, device: DeviceKey, response: string | undefined): boolean
-  /** The value of a device cookie for this session. */
-  cookie(key: RecordKey, seconds: number): string
+  /** The device cookie of a registration: short, so that the first refresh follows soon and binds the session. */
+  firstCookie(key: RecordKey): DeviceCookie
+  /** The device cookie of a refresh. */
+  cookie(key: RecordKey): DeviceCookie
   /** Until when a device cookie proves this session, epoch milliseconds; null if it does not. */
   provenUntil(key: RecordKey, cookie: string | null): number | null
+}
+
+export interface DeviceCookie {
+  value: string
+  maxAgeSeconds: number
 }
 
 /** A point of P-256: x and y as in a JWK (RFC 7518 section 6.2.1), 43 characters of base64url each, one after the other. */
@@ -42,10 +49,9 @@ type Instructions = ReturnType<typeof instructionsFor>
 export const DEVICE_REFRESHES = ['granted', 'challenged', 'refused', 'unavailable'] as const
 export type DeviceRefresh = (typeof DEVICE_REFRESHES)[number]
 
-/** The life of the cookie of a registration: short, so that the first refresh follows soon and binds the session. */
-export const FIRST_COOKIE_SECONDS = 60
+const FIRST_COOKIE_SECONDS = 60
 /** Chromium allows about six signatures in nine minutes for each site. */
-export const COOKIE_SECONDS = 600
+const COOKIE_SECONDS = 600
 /** When to ask again after the server could not refresh. */
 const RETRY_SECONDS = 5
 
@@ -95,6 +101,10 @@ export function createBinding({
     return `${until}.${keyring.signDevice(`${use}.${key}.${until}`)}`
   }
 
+  function cookieFor(key: RecordKey, maxAgeSeconds: number): DeviceCookie {
+    return { value: issue('cookie', key, maxAgeSeconds * 1_000 + LATE_MS), maxAgeSeconds }
+  }
+
   function validUntil(use: 'challenge' | 'cookie', key: RecordKey, issued: string): number | null {
     const [, until, signature] = /^(\d{1,12})\.([A-Za-z0-9_-]{43})$/.exec(issued) ?? []
     if (until === undefined || signature === undefined || Number(until) * 1_000 <= now()) return null
@@ -127,7 +137,8 @@ export function createBinding({
       )
     },
 
-    cookie: (key, seconds) => issue('cookie', key, seconds * 1_000 + LATE_MS),
+    firstCookie: (key) => cookieFor(key, FIRST_COOKIE_SECONDS),
+    cookie: (key) => cookieFor(key, COOKIE_SECONDS),
     provenUntil: (key, cookie) => (cookie === null ? null : validUntil('cookie', key, cookie)),
   }
 }

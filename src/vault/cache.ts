@@ -128,7 +128,7 @@ export function createSessionCache<Entry>({
     },
 
     put(key, entry) {
-      // A table that changes with each call costs more than the call (decision 0008).
+      // A Map that changes with each call costs more than the call (decision 0008).
       const slot = slots.get(key) ?? slotOf(key)
       slot.entry = entry
     },

@@ -18,7 +18,6 @@ import {
   touchIntervalMs,
 } from './session.ts'
 import type { RecordKey, SessionState } from './store/record.ts'
-import { StoreUnavailable } from './store/store.ts'
 
 /** The session whose token a request uses. */
 export interface Caller {
@@ -69,11 +68,8 @@ export interface Callers extends CallerSource<Caller> {
   cached(header: string | undefined): Caller | null
   /** The record that a `Cookie` header names by a good signature, live or not. Throws `login_required` without one. */
   requireCookie(header: string | undefined): RecordKey
-  /**
-   * The caller for a `Cookie` header, with a usable token. Rejects with the problem to send. `onSession`
-   * runs once a session is there, or the store cannot say, so that what it throws comes after 401 and before 503. `request`: for the log.
-   */
-  find(header: string | undefined, onSession: () => void, request: CallerRequest): Promise<Caller>
+  /** The caller for a `Cookie` header, with a usable token. Rejects with the problem to send. */
+  find(header: string | undefined, request: CallerRequest): Promise<Caller>
   /** The user of the session is active: moves its idle limit, recorded once in `touchIntervalMs`. */
   noteActivity(caller: Caller): void
 }
@@ -152,12 +148,8 @@ export function createCallers(options: CallersOptions): Callers {
     return key
   }
 
-  async function find(
-    header: string | undefined,
-    onSession: () => void,
-    { inLog, skipped }: CallerRequest,
-  ): Promise<Caller> {
-    const caller = await callerOf(requireCookie(header), onSession, inLog)
+  async function find(header: string | undefined, { inLog, skipped }: CallerRequest): Promise<Caller> {
+    const caller = await callerOf(requireCookie(header), inLog)
     if (caller.bound) requireDevice(caller, cookies.readDevice(header), skipped)
     return caller
   }
@@ -172,24 +164,16 @@ export function createCallers(options: CallersOptions): Callers {
   }
 
   /** The caller of a session by what the store shows now: a small read if its tokens are known, else a full one. */
-  async function callerOf(key: RecordKey, onSession: () => void, request: RequestInLog): Promise<Caller> {
-    let looked: Found | Caller
-    try {
-      looked = (await provenCaller(key)) ?? (await readSession(key, request))
-    } catch (error) {
-      if (error instanceof StoreUnavailable) onSession()
-      throw error
-    }
-    if ('kind' in looked && looked.kind !== 'live') throw notLiveProblem(looked)
-    onSession()
+  async function callerOf(key: RecordKey, request: RequestInLog): Promise<Caller> {
+    const looked = (await provenCaller(key)) ?? (await readSession(key, request))
+    if (!('kind' in looked)) return looked
+    if (looked.kind !== 'live') throw notLiveProblem(looked)
     // The wait for a token may have been long, and a refresh of this process has changed the record.
-    return 'kind' in looked
-      ? await current(requireCaller(await tokens.obtainAccessToken(looked.session), options), request)
-      : looked
+    return await current(requireCaller(await tokens.obtainAccessToken(looked.session), options), request)
   }
 
   async function current(caller: Caller, request: RequestInLog): Promise<Caller> {
-    return (await prove(caller)) ? caller : await callerOf(caller.key, () => {}, request)
+    return (await prove(caller)) ? caller : await callerOf(caller.key, request)
   }
 
   function noteActivity(caller: Caller): void {

@@ -408,11 +408,10 @@ function outcomeOf(
   { status, error, retryAfterSeconds }: ErrorResponse,
   named: readonly RefusedGrant[] = [],
 ): TokenOutcome {
-  const headers = new Headers()
-  if (retryAfterSeconds !== null) headers.set('retry-after', String(retryAfterSeconds))
-  const response = new Response(null, { status, headers })
+  const headers: Record<string, string> =
+    retryAfterSeconds === null ? {} : { 'retry-after': String(retryAfterSeconds) }
   return classifyFailure(
-    new NoTokens(response, error === null ? '' : JSON.stringify({ error })),
+    new NoTokens({ status, headers, body: error === null ? '' : JSON.stringify({ error }) }),
     (answer: ErrorAnswer) => isRefusedRefresh(answer, named),
   )
 }

@@ -11,7 +11,7 @@ import { type StoreHealth, StoreUnavailable } from '../../src/vault/store/store.
 import type { Deployment } from './deployment.ts'
 import { Random } from './random.ts'
 import type { Replica } from './replica.ts'
-import { ErrorReply, type RedisServer } from './simulated-redis.ts'
+import { ErrorReply, type RedisServer, WrongType } from './simulated-redis.ts'
 import { masterOf, type StoreCommand } from './simulated-store.ts'
 import type { Channel, ScheduledEvent, VirtualClock } from './virtual-clock.ts'
 
@@ -254,7 +254,7 @@ export class FleetTransport {
   ask = <T>(
     master: number,
     command: StoreCommand,
-    work: (server: RedisServer) => T,
+    work: (server: RedisServer) => T | ErrorReply,
     { withinMs = COMMAND_TIMEOUT_MS, writes = WRITES.has(command) } = {},
   ): Promise<T> =>
     new Promise((resolve, reject) => {
@@ -271,7 +271,8 @@ export class FleetTransport {
       }
       const fail: Pending = (error) => {
         if (!settle()) return
-        connection.failedAt = clock.now
+        // What this record is says nothing of the connection.
+        if (!(error instanceof WrongType)) connection.failedAt = clock.now
         if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.noteIncident(connection)
         reject(new StoreUnavailable(error, this.#isUnreachedAfter(error)))
       }

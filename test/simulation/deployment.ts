@@ -7,7 +7,7 @@ import { InvariantChecker } from './invariants.ts'
 import { Random } from './random.ts'
 import { type BrowserRequest, type BrowserResponse, Replica } from './replica.ts'
 import { SimulatedResourceServer } from './resource-server.ts'
-import type { Settings } from './settings.ts'
+import type { Settings, Update } from './settings.ts'
 import { RedisServer } from './simulated-redis.ts'
 import { masterOf, type StoreCommand } from './simulated-store.ts'
 import type { Trace } from './trace.ts'
@@ -45,6 +45,8 @@ export class Deployment {
   readonly #linkFaults: LinkFaults[][]
   /** Where a replica stays with a master that was replaced, and until when. */
   readonly #stays = new Map<string, { server: RedisServer; until: number }>()
+  /** Indexes of the replicas that run version 0.2. */
+  readonly #of02 = new Set<number>()
   #lastId = 0
   #servers = 0
 
@@ -66,6 +68,7 @@ export class Deployment {
     this.authorizationServer = new SimulatedAuthorizationServer(this)
     this.resourceServer = new SimulatedResourceServer(this)
     this.masters = Array.from({ length: settings.masters }, () => this.#newServer())
+    if (settings.update !== null) this.#beginWith02(settings.update)
     for (let index = 0; index < settings.replicas; index += 1) this.#start(index)
     this.browsers = Array.from({ length: settings.browsers }, (_, user) => new Browser(this, user))
   }
@@ -147,6 +150,24 @@ export class Deployment {
     })
   }
 
+  /** Whether the replica of this place runs version 0.2: this code over the records and queue of that version. */
+  is02(index: number): boolean {
+    return this.#of02.has(index)
+  }
+
+  /** All replicas run version 0.2, and are replaced one after the other. */
+  #beginWith02({ at, everyMs }: Update): void {
+    for (let index = 0; index < this.settings.replicas; index += 1) {
+      this.#of02.add(index)
+      this.clock.in(at + index * everyMs, null, () => {
+        this.#of02.delete(index)
+        // What it cannot write any more keeps it until it is killed.
+        this.disturb(0)
+        this.restart(index, 500)
+      })
+    }
+  }
+
   died(replica: Replica): void {
     for (const lost of replica.waiting) this.clock.in(1, null, lost)
   }
@@ -161,7 +182,7 @@ export class Deployment {
   #start(index: number): void {
     this.#lastId += 1
     this.replicas[index] = new Replica(this, this.#lastId, index)
-    this.replicas[index]!.note('starts')
+    this.replicas[index]!.note(this.is02(index) ? 'starts, of version 0.2' : 'starts')
   }
 
   crash(index: number, downMs: number): void {

@@ -256,8 +256,17 @@ export function drawWithoutFaults(random: Random, fleet: FleetKind): FaultKind[]
 
 /** The faults of a seed. Each draws from a stream of its own, so leaving one out changes no other. */
 export function drawFaults(seed: number, settings: Settings): Fault[] {
+  if (settings.losesResponses) return [drawLosses(seed)]
   const faults = Array.from({ length: settings.faults }, (_, id) => drawFault(seed, id, settings))
   return settings.scenario ? [...faults, ...drawScenario(seed, faults.length, settings)] : faults
+}
+
+/** Of the first refresh, and of those of the next moments. */
+function drawLosses(seed: number): Fault {
+  const random = new Random(seed, 'losses')
+  const behaviour = { kind: 'loses', rotates: random.chance(0.5), connection: 'breaks' } as const
+  const change = { kind: 'auth', ms: random.between(500, 8_000), share: 1, behaviour } as const
+  return { id: 0, at: 5_000, aim: 'request sent', delayMs: 0, replica: 0, actor: true, master: 0, change }
 }
 
 /** Sequences of faults that lead to dangerous states and rarely occur by chance. */

@@ -114,7 +114,7 @@ export class Replica implements Owner {
     this.#cookies = createSessionCookies({ keyring, publicUrl: PUBLIC_URL, secure: false })
     const vault = createVault({
       config: configOf(settings),
-      store: createSimulatedStore(this.transport, settings.idleMs),
+      store: createSimulatedStore(this.transport, settings.idleMs, deployment.is02(index)),
       authorizationServer: deployment.authorizationServer.clientOf(this),
       keyring,
       cookies: this.#cookies,

@@ -44,6 +44,10 @@ export interface Settings {
   readonly thinkMs: number
   /** Many sessions that become due together, at an endpoint that works through its requests one by one; null: not so. */
   readonly crowd: Crowd | null
+  /** A rolling update from version 0.2; null: none. */
+  readonly update: Update | null
+  /** The responses to refreshes of one moment are lost, at a server that grants a used refresh token again. */
+  readonly losesResponses: boolean
   /** Also looks whether tokens are refreshed with no calls at all. */
   readonly watchesBackground: boolean
 }
@@ -54,6 +58,12 @@ export interface Crowd {
   readonly serviceMs: number
   readonly downAt: number
   readonly downMs: number
+}
+
+/** The first replica is replaced at `at`, each further one `everyMs` after the one before it. */
+export interface Update {
+  readonly at: number
+  readonly everyMs: number
 }
 
 /** Length of a lease. Like `resetAfterMs` it is not that of the server, which would move the checks with it. */
@@ -70,7 +80,53 @@ export function resetAfterMs({ timeoutMs }: Settings): number {
 export function drawSettings(seed: number): Settings {
   const settings = drawUsual(seed)
   const random = new Random(seed, 'crowd')
-  return random.chance(0.03) ? withCrowd(settings, drawCrowd(random, settings)) : settings
+  if (random.chance(0.03)) return withCrowd(settings, drawCrowd(random, settings))
+  const rare = new Random(seed, 'rare')
+  switch (rare.weighted({ usual: 92, update: 5, losses: 3 })) {
+    case 'usual':
+      return settings
+    case 'update':
+      return withUpdate(settings, rare)
+    case 'losses':
+      return withLosses(settings, rare)
+  }
+}
+
+function withUpdate(settings: Settings, random: Random): Settings {
+  const replicas = Math.max(2, settings.replicas)
+  const faultsUntilMs = Math.max(60_000, settings.faultsUntilMs)
+  const at = random.between(10_000, faultsUntilMs / 2)
+  const update = { at, everyMs: random.between(0, (faultsUntilMs / 2 / replicas) * 0.9) }
+  return { ...settings, replicas, faultsUntilMs, update }
+}
+
+/** Servers that grant a used refresh token again for longer than two leases. */
+const LENIENT = SERVER_MODELS.filter(({ rotates, graceSeconds }) => rotates && graceSeconds > 120)
+
+function withLosses(settings: Settings, random: Random): Settings {
+  const server = random.pick(LENIENT)
+  return {
+    ...settings,
+    losesResponses: true,
+    topology: 'single',
+    masters: 1,
+    replicas: 1 + random.int(2),
+    browsers: 3,
+    timing: { aheadSeconds: 300, thresholdSeconds: 30 },
+    timeoutMs: random.pick([1_000, 2_000, 5_000]),
+    reuseMs: server.graceSeconds * 1_000,
+    concurrency: 64,
+    idleMs: 7_200_000,
+    maxMs: 43_200_000,
+    lives: [600],
+    withoutRefreshToken: 0,
+    server,
+    faultsUntilMs: 700_000,
+    scenario: false,
+    clocksStep: false,
+    thinkMs: 15_000,
+    watchesBackground: false,
+  }
 }
 
 /** A crowd of sessions, and what the token endpoint needs for one of them. */
@@ -179,6 +235,8 @@ function drawUsual(seed: number): Settings {
     thinkMs: calm ? 240_000 : random.pick([1_000, 5_000, 15_000]),
     watchesBackground: random.chance(0.2),
     crowd: null,
+    update: null,
+    losesResponses: false,
     cacheMs: random.pick([0, 100, 1_000, 1_000, 1_000, 5_000]),
   }
 }

@@ -209,8 +209,8 @@ async function backgroundRefreshes(deployment: Deployment): Promise<void> {
     if (session === null || !checker.lives(session) || session.causes.size > 0) continue
     const { lifeSeconds } = session.family
     if (lifeSeconds < 15 || lifeSeconds > 90 || settings.clocksStep || session.family.revoked) continue
-    // What a failover took out of the queue comes back with the next search, within minutes.
-    if (checker.failedOverAt > 0) continue
+    // What a failover took out of the queue, or version 0.2 has in its own, comes back with the next search, within minutes.
+    if (checker.failedOverAt > 0 || settings.update !== null) continue
     const record = deployment.masterOf(session.key).live(session.key)
     if (record !== null && session.family.expiresAt < clock.now)
       checker.violated('tokens expire without a background refresh', `session ${session.family.id}`)

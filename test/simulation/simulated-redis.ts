@@ -8,6 +8,7 @@ import {
   type StoredRecord,
   unexpired,
 } from '../../src/vault/store/record.ts'
+import { hashFields, hashShown, hashVersionOf } from '../../src/vault/store/redis/hash-records.ts'
 import type { RecordChange, Shown, WriteReply } from '../../src/vault/store/run.ts'
 import type { DueClaim } from '../../src/vault/store/store.ts'
 
@@ -17,19 +18,32 @@ interface Undo {
   restore: (data: Data) => void
 }
 
+/** What a server has of one session. */
+interface HeldState extends RecordState {
+  /** Version 0.2 has written the record, as a hash. */
+  readonly isHash: boolean
+}
+
 interface Data {
-  states: Map<RecordKey, RecordState>
+  states: Map<RecordKey, HeldState>
   nonces: Map<string, { attempt: string; expireAt: number }>
   due: DueEntries
+  /** The due queue of replicas of version 0.2. */
+  dueOf02: DueEntries
 }
+
+type QueueName = 'due' | 'dueOf02'
 
 /** Replication lags by no more than this, so older writes cannot be lost by a failover. */
 const UNDO_KEPT_MS = 10_000
 
-const NOTHING: RecordState = { record: null, end: null }
+const NOTHING: HeldState = { record: null, end: null, isHash: false }
 
 /** An error reply, as Redis sends it. */
 export class ErrorReply extends Error {}
+
+/** The reply to a replica of version 0.2 that reads a record of this version. */
+export class WrongType extends ErrorReply {}
 
 /** What the simulation observes of one server. */
 interface ServerEvents {
@@ -75,8 +89,13 @@ export class RedisServer {
 
   /** A server with what this one held at that instant of true time: a promoted replica, or a restart. */
   fork(name: string, heldAt: number): RedisServer {
-    const { states, nonces, due } = this.data
-    const copy: Data = { states: new Map(states), nonces: new Map(nonces), due: copyOf(due) }
+    const { states, nonces, due, dueOf02 } = this.data
+    const copy: Data = {
+      states: new Map(states),
+      nonces: new Map(nonces),
+      due: copyOf(due),
+      dueOf02: copyOf(dueOf02),
+    }
     for (let at = this.#undo.length - 1; at >= 0 && this.#undo[at]!.at > heldAt; at -= 1) {
       this.#undo[at]!.restore(copy)
     }
@@ -89,19 +108,22 @@ export class RedisServer {
     return Math.floor(this.#trueTime() + this.clockOffset)
   }
 
-  #stateOf(key: RecordKey): RecordState {
-    return unexpired(this.data.states.get(key) ?? NOTHING, this.clock())
+  #stateOf(key: RecordKey): HeldState {
+    const held = this.data.states.get(key) ?? NOTHING
+    return { ...unexpired(held, this.clock()), isHash: held.isHash }
   }
 
   live(key: RecordKey): StoredRecord | null {
     return this.#stateOf(key).record
   }
 
-  /** As read.lua. */
-  read(key: RecordKey): Shown {
-    const record = this.live(key)
+  /** As read.lua. `by02`: version 0.2 reads. */
+  read(key: RecordKey, by02 = false): Shown | WrongType {
+    const { record, isHash } = this.#stateOf(key)
     const now = this.clock()
     if (record === null) return { record, version: '', now }
+    if (isHash) return shownHash(record, now)
+    if (by02) return new WrongType('WRONGTYPE')
     const version = encodeFacts(record)
     return { record: decodeFacts(version, record.tokens), version, now }
   }
@@ -110,23 +132,29 @@ export class RedisServer {
     return this.#stateOf(key).end
   }
 
-  /** As write.lua. */
-  write(key: RecordKey, { version, after: { record, end }, history }: RecordChange): WriteReply {
+  /** As write.lua and write-hash.lua. `by02`: version 0.2 writes. */
+  write(
+    key: RecordKey,
+    { version, after: { record, end }, history }: RecordChange,
+    by02 = false,
+  ): WriteReply | WrongType {
     const before = this.#stateOf(key)
     const now = this.clock()
-    if (version !== (before.record === null ? '' : encodeFacts(before.record))) return { kind: 'changed' }
+    if (by02 && before.record !== null && !before.isHash) return new WrongType('WRONGTYPE')
+    if (version !== versionOf(before)) return { kind: 'changed' }
     if (history !== null && history !== this.name) return { kind: 'moved', history: this.name }
-    const after = {
-      record: record && { ...record, expireAt: record.expireAt || before.record!.expireAt },
-      end: end ?? before.end,
-    }
+    // A hash becomes a text when it gets other tokens.
+    const isHash = record !== null && (by02 || (before.isHash && record.tokens === before.record?.tokens))
+    const expireAt = record === null ? 0 : record.expireAt || before.record!.expireAt
+    const facts = record !== null && isHash ? shownHash(record, now).record : record
+    const after = { record: facts && { ...facts, expireAt }, end: end ?? before.end, isHash }
     this.#note(({ states }) => states, key)
     this.data.states.set(key, after)
     if (before.record !== null && after.record === null)
       this.#events.deleted(this, key, end === null ? '' : end.reason)
     else if (before.record !== null && after.record !== null && before.record.tokens !== after.record.tokens)
       this.#events.stored(this, before.record, after.record)
-    return { kind: 'written', version: record === null ? '' : encodeFacts(record), now }
+    return { kind: 'written', version: versionOf(after), now }
   }
 
   /** To be called before a change of one entry. */
@@ -152,28 +180,28 @@ export class RedisServer {
     return true
   }
 
-  schedule(key: RecordKey, inMs: number | null): void {
-    this.#note(({ due }) => due.dueAt, key)
-    if (inMs === null) this.data.due.dueAt.delete(key)
-    else putEntry(this.data.due, this.clock(), { key, inMs })
+  schedule(queue: QueueName, key: RecordKey, inMs: number | null): void {
+    this.#note((data) => data[queue].dueAt, key)
+    if (inMs === null) this.data[queue].dueAt.delete(key)
+    else putEntry(this.data[queue], this.clock(), { key, inMs })
   }
 
-  scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[]): number {
-    const missing = entries.filter(({ key }) => !this.data.due.dueAt.has(key))
-    for (const { key, inMs } of missing) this.schedule(key, inMs)
+  scheduleMissing(queue: QueueName, entries: readonly { key: RecordKey; inMs: number }[]): number {
+    const missing = entries.filter(({ key }) => !this.data[queue].dueAt.has(key))
+    for (const { key, inMs } of missing) this.schedule(queue, key, inMs)
     return missing.length
   }
 
-  claimDue(limit: number, claimMs: number): DueClaim {
-    const before = copyOf(this.data.due)
+  claimDue(queue: QueueName, limit: number, claimMs: number): DueClaim {
+    const before = copyOf(this.data[queue])
     this.#noteUndo((data) => {
-      data.due = copyOf(before)
+      data[queue] = copyOf(before)
     })
-    return claimEntries(this.data.due, this.clock(), { limit, claimMs })
+    return claimEntries(this.data[queue], this.clock(), { limit, claimMs })
   }
 
-  queueLength(): number {
-    return this.data.due.dueAt.size
+  queueLength(queue: QueueName): number {
+    return this.data[queue].dueAt.size
   }
 
   keys(): RecordKey[] {
@@ -182,7 +210,17 @@ export class RedisServer {
 }
 
 function emptyData(): Data {
-  return { states: new Map(), nonces: new Map(), due: emptyQueue() }
+  return { states: new Map(), nonces: new Map(), due: emptyQueue(), dueOf02: emptyQueue() }
+}
+
+/** A hash has only the facts that version 0.2 knows. */
+function shownHash(record: StoredRecord, now: number): Shown {
+  return hashShown([...hashFields(record), 'tokens', record.tokens], now)
+}
+
+function versionOf({ record, isHash }: HeldState): string {
+  if (record === null) return ''
+  return isHash ? hashVersionOf(record) : encodeFacts(record)
 }
 
 function copyOf(queue: DueEntries): DueEntries {

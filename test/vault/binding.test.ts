@@ -2,7 +2,7 @@ import { createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:cryp
 import t from 'tap'
 import { createKeyring } from '../../src/keyring.ts'
 import { Secret } from '../../src/secret.ts'
-import { COOKIE_SECONDS, createBinding, deviceProblem } from '../../src/vault/binding.ts'
+import { createBinding, deviceProblem } from '../../src/vault/binding.ts'
 
 const A = 'the first secret of at least 32 characters'
 const B = 'the second secret of at least 32 characters'
@@ -109,7 +109,7 @@ t.test(
     t.ok(bindingOf(B, A).isProof(KEY, key, proof), 'after a change of secrets')
     t.notOk(binding.isProof(OTHER, key, proof), 'of another session')
     t.notOk(binding.isProof(KEY, key, tokenOf(newDevice(), {}, { jti: quotedIn(header) })), 'by another key')
-    t.notOk(binding.isProof(KEY, key, tokenOf(device, {}, { jti: binding.cookie(KEY, 30) })), 'a cookie')
+    t.notOk(binding.isProof(KEY, key, tokenOf(device, {}, { jti: binding.cookie(KEY).value })), 'a cookie')
     t.notOk(binding.isProof(KEY, key, undefined))
     now += 30_000
     t.notOk(binding.isProof(KEY, key, proof), 'late')
@@ -117,7 +117,8 @@ t.test(
 )
 
 t.test('a device cookie proves its own session until it expires', async (t) => {
-  const cookie = binding.cookie(KEY, COOKIE_SECONDS)
+  const { value: cookie, maxAgeSeconds } = binding.cookie(KEY)
+  t.equal(maxAgeSeconds, 600)
   t.ok(cookie.length < 64, 'a short cookie')
   t.equal(binding.provenUntil(KEY, cookie), now + 605_000, 'a moment longer than its browser keeps it')
   t.equal(

@@ -1,5 +1,4 @@
 import t, { type Test } from 'tap'
-import { problem } from '../../src/errors.ts'
 import { createSessionCookies, recordKeyOf } from '../../src/http/cookies.ts'
 import { createKeyring } from '../../src/keyring.ts'
 import { Secret } from '../../src/secret.ts'
@@ -99,7 +98,7 @@ async function start(t: Test) {
     ...{ callers, clock, cookie, counts, key, looked, state, store },
     /** As a route does it: from memory, else from the store. */
     async call() {
-      const caller = callers.cached(cookie) ?? (await callers.find(cookie, () => {}, CALLER))
+      const caller = callers.cached(cookie) ?? (await callers.find(cookie, CALLER))
       callers.noteActivity(caller)
       return caller
     },
@@ -279,15 +278,4 @@ t.test('a session that looks idle is found in full, so that the clock of the sto
   counts.full = 0
   await call()
   t.equal(counts.full, 1)
-})
-
-t.test('a session that the request may not use obtains no token', async (t) => {
-  const { callers, cookie, counts, state } = await start(t)
-  state.lifeMs = 10_000
-  const refuse = () => {
-    throw problem('wac_not_allowed')
-  }
-  await t.rejects(callers.find(cookie, refuse, CALLER), { code: 'wac_not_allowed' })
-  t.equal(counts.obtained, 0)
-  await t.rejects(callers.find(undefined, refuse, CALLER), { code: 'login_required' }, 'without a session')
 })

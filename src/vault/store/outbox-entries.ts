@@ -39,7 +39,7 @@ const AT_ONCE = 64
 const KEPT_MS = 60_000
 /** About 40 MB of sealed tokens; with more than 330 refreshes a second in one process the time is shorter. */
 const KEPT_AT_MOST = 20_000
-/** A table passes over all places of entries that it has lost to find its first one: that may take 15 µs. */
+/** To find its first entry a Map passes over the places of all that it has lost: that may take 15 µs. */
 const FORGET_EVERY_MS = 1_000
 
 export function newEntry(draft: Pick<Entry, 'kind' | 'key' | 'write' | 'until'> & Partial<Entry>): Entry {

@@ -400,17 +400,17 @@ function longestBackOffMsOf({ livesMs }: Pick<BeginRefreshRequest, 'livesMs'>): 
 
 /** Of a record whose tokens have just been written. */
 const FREE = {
-  ...{
-    lease: '',
-    leaseUntil: 0,
-    leasedAt: 0,
-    openUntil: 0,
-    retryAt: 0,
-    retrySetAt: 0,
-    doubts: 0,
-    doubtAt: 0,
-  },
-  ...{ answer: '', answerTimes: 0, answerAlone: 0 },
+  lease: '',
+  leaseUntil: 0,
+  leasedAt: 0,
+  openUntil: 0,
+  retryAt: 0,
+  retrySetAt: 0,
+  doubts: 0,
+  doubtAt: 0,
+  answer: '',
+  answerTimes: 0,
+  answerAlone: 0,
 }
 
 /** `wall`: by the same clock as `createdAt` and `endsAt`. */
@@ -423,18 +423,14 @@ function create(
     // The store's clock decides the limits, so a replica with a wrong clock must not create a session that is already old.
     const ahead = Math.abs(now - wall) < CLOCK_TOLERANCE_MS ? 0 : now - wall
     const created = {
+      ...NOTHING,
       ...record,
-      ...FREE,
       createdAt: record.createdAt + ahead,
       seenAt: record.createdAt + ahead,
       endsAt: record.endsAt + ahead,
       gen: 1,
       replacedAt: now,
-      forcedAt: 0,
-      forcedGen: 0,
       history,
-      device: '',
-      bound: false,
       expireAt: now + Math.ceil(provisionalMs),
     }
     return [{ ...state, record: created }, undefined]

@@ -41,7 +41,6 @@ export interface DueClaim {
 export interface NonceStore {
   /** true for exactly one caller per nonce, over all replicas, for `ttlMs`. `attempt` as in `BeginRefreshRequest`. */
   claimNonce(nonce: string, attempt: string, ttlMs: number): Promise<boolean>
-  nonceClaimed(nonce: string): Promise<boolean>
 }
 
 /** Counts of tries, for limits that hold over all processes. */

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { createSessionCookies } from '../../../src/http/cookies.ts'
 import { createKeyring } from '../../../src/keyring.ts'
 import { createLog } from '../../../src/log.ts'
 import type { AuthorizationServer } from '../../../src/oauth/client.ts'
@@ -10,13 +11,13 @@ import {
   type TokenOutcome,
 } from '../../../src/oauth/token-response.ts'
 import { Secret } from '../../../src/secret.ts'
-import { createSessions, type Sessions } from '../../../src/vault/lifecycle.ts'
+import type { Sessions } from '../../../src/vault/lifecycle.ts'
+import { createParts } from '../../../src/vault/parts.ts'
 import type { Access } from '../../../src/vault/refresh/renewals.ts'
-import { createRevoker } from '../../../src/vault/refresh/revoker.ts'
-import { createTokens, type Tokens } from '../../../src/vault/refresh/tokens.ts'
+import type { Tokens } from '../../../src/vault/refresh/tokens.ts'
 import type { EndReason } from '../../../src/vault/session.ts'
 import { createMemoryStore } from '../../../src/vault/store/memory/store.ts'
-import { createOutbox, type OutboxStore } from '../../../src/vault/store/outbox.ts'
+import type { OutboxStore } from '../../../src/vault/store/outbox.ts'
 import type { RecordKey } from '../../../src/vault/store/record.ts'
 import { type SessionStore, StoreUnavailable } from '../../../src/vault/store/store.ts'
 import type { Teardown } from '../../helpers/child.ts'
@@ -26,6 +27,7 @@ import { installVirtualTime } from './virtual-time.ts'
 export const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
 export const TIMEOUT_MS = 10_000
 export const LIFE_SECONDS = 60
+const PUBLIC_URL = 'http://localhost'
 const SECRETS = ['the-first-secret-of-the-tests-of-32-characters']
 
 /** How the authorization server handles a refresh, after `ms` if it is given. */
@@ -52,7 +54,7 @@ export const UNAVAILABLE = {
 /** What an answer of the token endpoint to a refresh means. */
 export function answered(status: number, code: string | null): TokenOutcome {
   const body = code === null ? '' : JSON.stringify({ error: code })
-  return classifyFailure(new NoTokens(new Response(null, { status }), body), (answer) =>
+  return classifyFailure(new NoTokens({ status, headers: {}, body }), (answer) =>
     isRefusedRefresh(answer, []),
   )
 }
@@ -237,32 +239,29 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     const keyring = createKeyring(secrets.map((text) => new Secret(text)))
     const log = createLog('silent')
     log.warn = (fields: unknown) => void warnings.push(fields as Record<string, unknown>)
-    const store = createOutbox({ store: storeFor(it), clock, log, onRetried() {}, onRestored() {} })
-    const revoker = createRevoker({ authorizationServer, log })
-    const sessions = createSessions({
-      store,
-      keyring,
-      idleMs,
-      maxMs,
-      clientId: 'client',
-      clock,
-      log,
-      schedule: (...session) => tokens.schedule(...session),
-      revoke: revoker.revoke,
-      onEnded: ({ reason }) => void ended.push(reason),
-    })
-    const tokens = createTokens({
-      store,
-      sessions,
+    const { store, sessions, tokens } = createParts({
+      config: {
+        publicUrl: PUBLIC_URL,
+        session: { idleSeconds: idleMs / 1_000, maxSeconds: maxMs / 1_000, cacheMs: 1_000, isBound: false },
+        refresh: { ...TIMING, concurrency, reuseSeconds: reuseMs / 1_000 },
+        oauth: { clientId: 'client', tokenTimeoutMs: timeoutMs },
+        shutdownSeconds: shutdownMs / 1_000,
+      },
+      store: storeFor(it),
       authorizationServer,
-      revoker,
-      pace: { timing: TIMING, concurrency, timeoutMs, reuseMs, shutdownMs, random },
+      keyring,
+      cookies: createSessionCookies({ keyring, publicUrl: PUBLIC_URL, secure: false }),
       clock,
+      random,
       log,
       observe: {
         events: {
           refreshed: (_trigger, outcome) => void outcomes.push(outcome),
+          ended: (reason) => void ended.push(reason),
           lagged() {},
+          cache() {},
+          retried() {},
+          restored() {},
         },
       },
     })

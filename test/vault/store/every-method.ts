@@ -10,7 +10,6 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
   const at = Date.now()
   return {
     claimNonce: () => store.claimNonce(nonce, attempt, 600_000),
-    nonceClaimed: () => store.nonceClaimed(nonce),
     countTry: () => store.countTry('sign-in:0000', 60_000),
     create: () => store.create(key, newRecord(at), 15_000),
     confirm: () => store.confirm(key),

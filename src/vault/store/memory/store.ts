@@ -50,11 +50,6 @@ export function createMemoryStore({ now, idleMs }: MemoryStoreOptions): SessionS
       return true
     },
 
-    async nonceClaimed(nonce) {
-      const held = nonces.get(nonce)
-      return held !== undefined && held.expireAt > now()
-    },
-
     countTry: async () => null,
 
     async *keys() {

@@ -45,7 +45,6 @@ export function harmlessCommands(prefix: string): [command: string, ...args: str
     ['GET', key],
     ['GETRANGE', key, '0', '0'],
     ['SETRANGE', key, '0', '1'],
-    ['EXISTS', key],
     ['INCR', key],
     ['PTTL', key],
     ['PEXPIRE', key, '10000'],

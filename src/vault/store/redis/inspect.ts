@@ -118,7 +118,6 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
       () => store.beginRefresh(key, { gen: 1, attempt, ...lease }),
       () => store.replaceTokens(key, { gen: 1, tokens: 'probe' }),
       () => store.claimNonce(attempt, attempt, 1),
-      () => store.nonceClaimed(attempt),
       () => store.countTry(attempt, 1),
       () => store.readEnd(key),
     ])

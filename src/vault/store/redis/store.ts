@@ -88,11 +88,6 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       return (await script('claim-nonce', redisKeys.nonce(nonce), attempt, ttlMs)) === 1
     },
 
-    async nonceClaimed(nonce) {
-      const name = redisKeys.nonce(nonce)
-      return (await send('exists', name, () => client.exists(name))) === 1
-    },
-
     async countTry(bucket, windowMs) {
       const reply = await script('count-try', redisKeys.tries(bucket), windowMs)
       const [count, leftMs] = reply as [number, number]

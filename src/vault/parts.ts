@@ -1,0 +1,120 @@
+import type { Clock } from '../clock.ts'
+import type { Config } from '../config/config.ts'
+import type { SessionCookies } from '../http/cookies.ts'
+import type { Keyring } from '../keyring.ts'
+import type { Logger } from '../log.ts'
+import type { AuthorizationServer } from '../oauth/client.ts'
+import { PATHS } from '../paths.ts'
+import { createBinding } from './binding.ts'
+import { createSessionCache } from './cache.ts'
+import { type Caller, createCallers } from './caller.ts'
+import { createSessions } from './lifecycle.ts'
+import type { Refresh, RefreshEvents } from './refresh/refresh.ts'
+import { createRevoker } from './refresh/revoker.ts'
+import { createTokens } from './refresh/tokens.ts'
+import type { EndReason } from './session.ts'
+import { createOutbox } from './store/outbox.ts'
+import type { WriteKind } from './store/outbox-entries.ts'
+import { reportWrites } from './store/report-writes.ts'
+import type { SessionStore } from './store/store.ts'
+
+/** What happens to sessions, to be counted. */
+export interface VaultEvents extends RefreshEvents {
+  ended(reason: EndReason): void
+  /** A lookup of a caller; `revalidated`: a small read has proven what was known. */
+  cache(result: 'hit' | 'revalidated' | 'miss'): void
+  /** A write to the store was tried again. */
+  retried(write: WriteKind): void
+  /** A write that the store had lost was made again. */
+  restored(write: 'tokens' | 'end'): void
+}
+
+export interface VaultOptions {
+  config: Pick<Config, 'session' | 'refresh' | 'publicUrl' | 'shutdownSeconds'> & {
+    oauth: Pick<Config['oauth'], 'clientId' | 'tokenTimeoutMs'>
+  }
+  store: SessionStore
+  authorizationServer: Pick<AuthorizationServer, 'refresh' | 'revoke'>
+  keyring: Keyring
+  cookies: Pick<SessionCookies, 'read' | 'verify' | 'readDevice'>
+  clock: Clock
+  /** In [0, 1). */
+  random: () => number
+  log: Logger
+  observe: {
+    events: VaultEvents
+    /** Surrounds each refresh, for example with a span. */
+    wrapRefresh?: ((inner: Refresh) => Refresh) | undefined
+  }
+}
+
+/** Sessions that one process remembers at most. */
+const CACHED_SESSIONS = 20_000
+
+/**
+ * Every part of the vault, made for the others over one store. vault.ts shows of them what other folders need; a test
+ * that looks inside calls this.
+ */
+export function createParts(options: VaultOptions) {
+  const { config, authorizationServer, keyring, cookies, clock, random, log } = options
+  const { publicUrl, oauth, refresh: timing } = config
+  const { events, wrapRefresh } = options.observe
+  const idleMs = config.session.idleSeconds * 1_000
+  const trustMs = config.session.cacheMs
+
+  const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic: clock.monotonic })
+  // Two wrappers around the store: one keeps the cache true, the other tries writes again.
+  const reported = reportWrites(options.store, { onTouched: cache.distrust, onChanged: cache.drop })
+  const { retried: onRetried, restored: onRestored } = events
+  const store = createOutbox({ store: reported, clock, log, onRetried, onRestored })
+
+  const paths = { register: PATHS.device, refresh: PATHS.deviceRefresh }
+  const binding = config.session.isBound
+    ? createBinding({ keyring, publicUrl, paths, now: clock.wall })
+    : null
+  const revoker = createRevoker({ authorizationServer, log, clock })
+  const sessions = createSessions({
+    store,
+    keyring,
+    clock,
+    log,
+    idleMs,
+    maxMs: config.session.maxSeconds * 1_000,
+    clientId: oauth.clientId,
+    // A new session is scheduled, and a refresh may end a session: each needs the other.
+    schedule: (...session) => tokens.schedule(...session),
+    revoke: revoker.revoke,
+    onEnded: ({ reason }) => events.ended(reason),
+  })
+  const tokens = createTokens({
+    store,
+    clock,
+    log,
+    sessions,
+    authorizationServer,
+    revoker,
+    pace: {
+      timing,
+      concurrency: timing.concurrency,
+      timeoutMs: oauth.tokenTimeoutMs,
+      reuseMs: timing.reuseSeconds * 1_000,
+      shutdownMs: config.shutdownSeconds * 1_000,
+      random,
+    },
+    observe: { events, wrapRefresh },
+  })
+  const callers = createCallers({
+    cookies,
+    binding,
+    cache,
+    trustMs,
+    sessions,
+    tokens,
+    timing,
+    idleMs,
+    clock,
+    observe: events.cache,
+  })
+
+  return { store, cache, binding, revoker, sessions, tokens, callers }
+}

@@ -1,0 +1,89 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Clock } from '../../clock.ts'
+import type { Config } from '../../config/config.ts'
+import type { Logger } from '../../log.ts'
+import { createMemoryStore } from './memory/store.ts'
+import type { StoreFinding } from './redis/deployment-findings.ts'
+import { createRedisStore, type RedisStoreOptions } from './redis/store.ts'
+import type { SessionStore } from './store.ts'
+import { whenConnected } from './when-connected.ts'
+
+interface StoreEvents {
+  /** Redis refuses the credentials. */
+  onRefused: (message: string) => void
+  onFinding: (finding: StoreFinding) => void
+  /** A command ended. */
+  onCommand: (command: string, seconds: number, ok: boolean) => void
+}
+
+/** Longest wait of a start for the store. */
+const STORE_WAIT_MS = 1_000
+
+/**
+ * The store as the configuration names it. `tried` resolves as soon as it is connected or known to be unreachable, at
+ * the latest after one second.
+ */
+export function openStore(
+  config: Pick<Config, 'store' | 'session'>,
+  { clock, log }: { clock: Clock; log: Logger },
+  { onRefused, onFinding, onCommand: observe }: StoreEvents,
+): { store: SessionStore; tried: () => Promise<void> } {
+  const idleMs = config.session.idleSeconds * 1_000
+  if (config.store.kind === 'memory')
+    return { store: createMemoryStore({ now: clock.wall, idleMs }), tried: async () => {} }
+  let noteUnreachable = (): void => {}
+  const unreachable = new Promise<void>((resolve) => {
+    noteUnreachable = resolve
+  })
+  const store = createRedisStore({
+    ...config.store,
+    idleMs,
+    onRefused,
+    onUnreachable(reason) {
+      noteUnreachable()
+      log.warn(
+        { event: 'store.unreachable', reason },
+        'no connection to Redis: check REDIS_URL, and with TLS REDIS_CA_FILE',
+      )
+    },
+    onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
+    onFinding,
+    observe,
+  })
+  const connected = () => whenConnected(store.ping, STORE_WAIT_MS).catch(() => {})
+  return { store, tried: () => Promise.race([connected(), unreachable, pause(STORE_WAIT_MS)]) }
+}
+
+/**
+ * For the operator's commands: a store that answers. Rejects with an error for the terminal where Redis refuses the
+ * credentials, or does not answer in time.
+ */
+export async function connectRedis(
+  settings: Omit<RedisStoreOptions, 'onRefused' | 'onUnreachable' | 'onReachable' | 'onFinding' | 'observe'>,
+  withinMs: number,
+): Promise<SessionStore> {
+  let refused: string | null = null
+  let reason = 'no answer'
+  const store = createRedisStore({
+    ...settings,
+    onRefused: (message) => {
+      refused = message
+    },
+    onUnreachable: (why) => {
+      reason = why
+    },
+    onReachable() {},
+    observe() {},
+  })
+  try {
+    await whenConnected(store.ping, withinMs, () => refused !== null)
+    return store
+  } catch {
+    await store.close()
+    throw new Error(
+      refused === null
+        ? `Redis cannot be reached (${reason}): check REDIS_URL.`
+        : `Redis refused the credentials (${refused}): check REDIS_URL.`,
+    )
+  }
+}
