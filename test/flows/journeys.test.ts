@@ -6,7 +6,7 @@ import { startRedis } from '../helpers/redis.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
-import { filesBelow, read } from '../repository/files.ts'
+import { read } from '../repository/files.ts'
 
 // docs/architecture.md names the files of each journey: those in which functions run on the way, as the engine counts them.
 
@@ -115,18 +115,4 @@ t.test('the page on architecture names the files of a background refresh', async
     // Its tokens are stored, and the queue has the next one.
     await elapsed(300)
   })
-})
-
-t.test('each file that the page on architecture names exists', async (t) => {
-  const files = new Set(
-    filesBelow('src', '.ts').concat(filesBelow('test', '.ts'), filesBelow('tools', '.ts')),
-  )
-  const named = [...read('docs/architecture.md').matchAll(/`([\w./-]+\/[\w.-]+\.ts)`/g)].map(
-    ([, file]) => file!,
-  )
-  t.ok(named.length > 40)
-  t.strictSame(
-    named.filter((file) => !files.has(file) && !files.has(`src/${file}`)),
-    [],
-  )
 })
