@@ -15,7 +15,7 @@ export const peers = {
   candidates: [OURS, again(OURS), UNCACHED, BARE, ...GO_PEERS],
   reference: OURS,
   usual: { rounds: 5, seconds: 4, warmup: 6, browsers: 100 },
-  quick: { rounds: 1, seconds: 1, warmup: 0.5, browsers: 40 },
+  quick: { rounds: 1, seconds: 1, warmup: 0.5, browsers: 4 },
 
   async measure(services, { candidates, browsers, ...options }) {
     if (GO_PEERS.some(({ isInstalled }) => !isInstalled())) say(HOW_TO_GET)
