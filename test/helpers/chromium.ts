@@ -33,7 +33,11 @@ export async function launchChromium(t: Teardown): Promise<Browser> {
  * public keys (SHA-256, base64) as valid: it reads nothing of the draft from a response whose certificate has an error.
  * The switches hold for Chromium 156 and may move with an update.
  */
-export async function launchBindingChromium(t: Teardown, publicKeyHashes: string[]): Promise<Browser> {
+export async function launchBindingChromium(
+  t: Teardown,
+  publicKeyHashes: string[],
+  args: string[] = [],
+): Promise<Browser> {
   const features = [
     'EnableBoundSessionCredentialsSoftwareKeysForManualTesting',
     // Without the limit of about six signatures in nine minutes.
@@ -42,6 +46,7 @@ export async function launchBindingChromium(t: Teardown, publicKeyHashes: string
   return await launchWhole(t, [
     `--enable-features=${features.join(',')}`,
     `--ignore-certificate-errors-spki-list=${publicKeyHashes.join(',')}`,
+    ...args,
   ])
 }
 

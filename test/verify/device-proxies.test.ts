@@ -1,0 +1,109 @@
+import { createHash, X509Certificate } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { decideOnPage } from '../browser/demo.ts'
+import { type Browser, createBrowser, isProblem } from '../helpers/browser.ts'
+import { launchBindingChromium } from '../helpers/chromium.ts'
+import { createDevice, refreshDevice, registrationChallenge } from '../helpers/device.ts'
+import { freePort } from '../helpers/ports.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startServer } from '../helpers/server-process.ts'
+import { CLIENT, platformEnv, signIn, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+import { findTool } from '../setup/tools.mjs'
+import { createTlsFiles, type Front, LACKS_FRONTS, startFronts, withEachFront } from './front.ts'
+
+const NAME = 'app.example.com'
+const ORIGIN = `https://${NAME}`
+const SESSION = '__Host-Http-session'
+const DEVICE = '__Host-device'
+
+/** Two replicas over one Redis behind nginx and HAProxy, each with its file of deploy/. */
+async function startDeployment(t: Test) {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: `${ORIGIN}/auth/callback` } })
+  const { tls, ca } = await createTlsFiles(NAME)
+  const page = makeFolder('page')
+  writeFileSync(join(page, 'index.html'), '<!doctype html><title>Empty</title>')
+  const [port, opsPort] = [await freePort(), await freePort()]
+  for (const host of ['127.0.0.11', '127.0.0.12']) {
+    const replica = await startServer(t, {
+      HOST: host,
+      PORT: String(port),
+      OPS_PORT: String(opsPort),
+      PUBLIC_URL: ORIGIN,
+      TRUST_PROXY: '127.0.0.1',
+      SESSION_STORE: 'redis',
+      REDIS_URL: redis.url,
+      ...platformEnv(sandbox),
+      STATIC_DIR: page,
+    })
+    await untilReady(replica)
+  }
+  const fronts = await startFronts(t, { tls, port, opsPort }, ['nginx', 'haproxy'])
+  const clientAt = ({ httpsPort }: Front): Browser => createBrowser(ORIGIN, { port: httpsPort, ca })
+  return { sandbox, ca, fronts, clientAt }
+}
+
+type System = Awaited<ReturnType<typeof startDeployment>>
+
+t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t) => {
+  const system = await startDeployment(t)
+  await withEachFront(t, system.fronts, 'passes on what binds a session', (t, front) =>
+    bindsClient(t, system, front),
+  )
+  const lacks = findTool('chromium-whole') === null && 'needs a whole Chromium (Debian: the package chromium)'
+  await t.test('a Chromium binds its session', { skip: lacks }, async (t) => {
+    await withEachFront(t, system.fronts, 'in between', (t, front) => bindsChromium(t, system, front))
+  })
+})
+
+/** Another client with a copy of the session cookie alone. */
+async function readsWithCopy({ clientAt }: System, front: Front, value: string) {
+  const thief = clientAt(front)
+  thief.cookies.set(SESSION, { value, strict: true })
+  return await thief.fetch('/flux/temperature')
+}
+
+/** A client with a key, which does what a browser does. */
+async function bindsClient(t: Test, system: System, front: Front): Promise<void> {
+  const browser = system.clientAt(front)
+  const device = createDevice()
+  const signedIn = await signIn(browser, system.sandbox)
+  const headers = { 'secure-session-response': device.registration(registrationChallenge(signedIn)) }
+  t.equal((await browser.fetch('/auth/device', { method: 'POST', headers })).status, 200)
+  t.equal((await refreshDevice(browser, device)).status, 200, 'the challenge and its proof pass')
+  t.match((await browser.fetch('/auth/session')).json(), { authenticated: true, bound: true })
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  const copied = await readsWithCopy(system, front, browser.cookies.get(SESSION)!.value)
+  isProblem(t, copied, 401, 'login_required', 'a copied session cookie')
+  browser.cookies.delete(DEVICE)
+  const skipped = { headers: { 'secure-session-skipped': 'unreachable' } }
+  isProblem(t, await browser.fetch('/flux/temperature', skipped), 503, 'store_unavailable', 'what it skipped')
+  t.equal((await refreshDevice(browser, device)).status, 200)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+}
+
+async function bindsChromium(t: Test, system: System, front: Front): Promise<void> {
+  const publicKey = new X509Certificate(system.ca).publicKey.export({ type: 'spki', format: 'der' })
+  const hash = createHash('sha256').update(publicKey).digest('base64')
+  const rule = `--host-resolver-rules=MAP ${NAME}:443 127.0.0.1:${front.httpsPort}`
+  const chromium = await launchBindingChromium(t, [hash], [rule])
+  const context = await chromium.newContext()
+  const page = await context.newPage()
+  const ask = (path: string): Promise<{ status: number; bound?: boolean }> =>
+    page.evaluate(
+      `fetch('${path}').then(async (response) => ({ status: response.status, ...await response.json() }))`,
+    )
+  await page.goto(`${ORIGIN}/auth/login`)
+  await decideOnPage(page, ORIGIN)
+  await until('the session is bound', async () => (await ask('/auth/session')).bound === true)
+  const session = (await context.cookies()).find(({ name }) => name === SESSION)
+  const copied = await readsWithCopy(system, front, session!.value)
+  isProblem(t, copied, 401, 'login_required', 'a copied session cookie')
+  await context.clearCookies({ name: DEVICE })
+  t.equal((await ask('/flux/temperature')).status, 200, 'it refreshes when the device cookie has expired')
+  t.ok((await context.cookies()).some(({ name }) => name === DEVICE))
+}
