@@ -24,7 +24,8 @@ handleHelpAndVersion(
 
 PORT is the port of the page (3000), HOST its address (localhost), OPS_PORT the port of health and metrics (any free one).
 STATIC_DIR is the folder of your own page, instead of the demo's. PUBLIC_URL is the address of a development
-server on localhost that passes /auth, /flux, /site and /data on to PORT. SESSION_IDLE_SECONDS and SESSION_MAX_SECONDS are
+server on localhost that passes /auth, /flux, /site and /data on to PORT, or of a reverse proxy with https, where
+browsers that can bind the session to their device. SESSION_IDLE_SECONDS and SESSION_MAX_SECONDS are
 the limits of a session, as in production. The account codes are DEMO and ACME. SANDBOX_PROFILE makes the
 sandbox answer as a measured authorization server does, for example keycloak
 (docs/sandbox.md). OPERATIONS_FILE declares operations for the server and the sandbox. No other variable of the server is read.
@@ -119,7 +120,7 @@ async function run(): Promise<void> {
     ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS'),
   })
   const serverUrl = await serverAddress(server)
-  await startFront({ hosts, port, serverUrl, sandboxUrl })
+  await startFront({ hosts, port, serverUrl, sandboxUrl, publicHost: new URL(publicUrl).host })
   if (!ending)
     console.log(welcome({ publicUrl, sandboxUrl, metricsUrl: `http://localhost:${opsPort}/metrics` }))
 }

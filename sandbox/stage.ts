@@ -2,7 +2,10 @@ import { bearerOf } from './access.ts'
 import type { Authorization, Authorizations } from './authorizations.ts'
 import type { Journal, JournalEntry } from './journal.ts'
 
-const SHOWN = 40
+/** More than the reads of a crowd, which the page sends at once. */
+const SHOWN = 130
+
+const SPAN = /^[0-9a-f]{2}-[0-9a-f]{32}-([0-9a-f]{16})-/
 
 /** One request of the journal, without a secret: tokens are numbers, headers and bodies are left out. */
 interface StageEntry
@@ -12,6 +15,8 @@ interface StageEntry
   /** Number of the access token that the response carries. */
   issued: number | null
   fault: string | null
+  /** Span id of its `traceparent`: which request of the page led to it. null without one. */
+  span: string | null
 }
 
 /** What the demo page may see: the requests of its own session, and of no other. */
@@ -44,7 +49,8 @@ export function stageOf(sessionId: string, journal: Journal, authorizations: Aut
 function describe(entry: JournalEntry, authorizations: Authorizations): StageEntry {
   const { seq, at, endpoint, kind, method, path, outcome, status, issued, fault } = entry
   const presented = authorizations.accessTokenNumber(accessTokenOf(entry))
-  return { seq, at, endpoint, kind, method, path, outcome, status, issued, fault, presented }
+  const span = SPAN.exec(String(entry.headers.traceparent))?.[1] ?? null
+  return { seq, at, endpoint, kind, method, path, outcome, status, issued, fault, presented, span }
 }
 
 /** The authorization that a request presented a code or a token of. */

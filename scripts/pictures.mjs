@@ -11,7 +11,7 @@ import { PNG } from 'pngjs'
 import { findTool } from '../test/setup/tools.mjs'
 
 const { GIFEncoder, applyPalette, quantize } = gifenc
-const SIZE = { width: 1000, height: 680 }
+const SIZE = { width: 1200, height: 760 }
 const COLORS = 48
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
@@ -23,25 +23,28 @@ try {
   const frames = []
   const take = async (delay) => frames.push({ delay, png: PNG.sync.read(await page.screenshot()) })
 
-  await page.locator('#stage-hint').waitFor()
+  await page.locator('#journey-sign-in').waitFor()
   await take(1_500)
-  await page.locator('#sign-in-large').click()
+  await page.locator('#sign-in').click()
   await page.locator('#use-alice').click()
-  await page.locator('#stage-read').waitFor()
+  await page.locator('#journey .trip', { hasText: 'flux' }).first().waitFor()
   await take(1_500)
   await page.locator('#stage-read').click()
-  await page.locator('#stage-received li', { hasText: 'flux' }).first().waitFor()
-  await page.evaluate('scrollTo(0, 0)')
+  await page.locator('#journey .trip:nth-child(2)').waitFor()
   await take(2_500)
   await page.locator('#stage-refresh', { hasText: 'took no part' }).waitFor()
   await page.locator('#stage-read').click()
   await page.waitForTimeout(1_500)
-  await page.evaluate('scrollTo(0, 0)')
+  await take(2_500)
+  await page.locator('[data-scenario="steal"]').click()
+  await page.locator('#verdict[data-tone="good"]').waitFor()
   writeFileSync(join(root, 'docs/demo.png'), await page.screenshot())
   await take(3_500)
-  await page.locator('#steal-run').click()
-  await page.locator('#steal-verdict[data-found="0"]').waitFor()
-  await page.evaluate("document.getElementById('steal-title').scrollIntoView()")
+  await page.locator('[data-scenario="platform-down"]').click()
+  await page.locator('#notice[data-kind="outage"]').waitFor()
+  await page.waitForTimeout(1_500)
+  await take(2_500)
+  await page.locator('#verdict[data-tone="good"]', { hasText: 'Still signed in' }).waitFor()
   await take(3_500)
 
   const gif = GIFEncoder()

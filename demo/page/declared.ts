@@ -1,6 +1,7 @@
-import { BffError, request, type SignedIn } from '../../client/bff-client.ts'
+import { request, type SignedIn } from '../../client/bff-client.ts'
 import { byId, element } from './dom.ts'
-import type { Call } from './requests.ts'
+import { exchange } from './exchange.ts'
+import type { Send } from './requests.ts'
 
 /** A Site, as the sandbox invents it. */
 interface Site {
@@ -21,9 +22,9 @@ const PATHS = {
  * Offers what declared operations bring: the fluxes to choose from, and the Site to load before it is changed. A server
  * without these operations leaves the page as it is.
  *
- * @param onSend called with each request that the user asked for; returns headers to add
+ * @param onSend called with each request that the user asked for
  */
-export function startDeclared(onSend: (call: Call) => Record<string, string>) {
+export function startDeclared(onSend: Send) {
   const load = byId('site-load', HTMLButtonElement)
   const note = byId('site-saved', HTMLElement)
   const form = byId('site-form', HTMLFormElement)
@@ -47,25 +48,22 @@ export function startDeclared(onSend: (call: Call) => Record<string, string>) {
 
   async function loadSite(): Promise<void> {
     const path = PATHS.site(text('site-wac') || defaultWac, text('site-id'))
-    const call: Call = { method: 'GET', path }
+    const call = { method: 'GET', path } as const
     note.textContent = 'Loading…'
-    try {
-      const response = await request(path, { headers: onSend(call), waitMs: 0 })
-      const site = (await response.json()) as Site
-      byId('site-name', HTMLInputElement).value = site.name
-      byId('site-code', HTMLInputElement).value = site.code
-      byId('site-description', HTMLTextAreaElement).value = site.description
-      const parent = site.parentInfrastructureID ?? null
-      byId(parent === null ? 'site-parent-none' : 'site-parent-by-id', HTMLInputElement).checked = true
-      byId('site-parent', HTMLInputElement).value = parent === null ? '' : String(parent)
-      form.dispatchEvent(new Event('input'))
-      note.textContent = 'Loaded as it is now.'
-    } catch (error) {
-      note.textContent =
-        error instanceof BffError && error.status === 404
-          ? 'There is no such Site.'
-          : 'It could not be loaded.'
+    const { error, text: body } = await exchange(call, onSend(call))
+    if (error !== null) {
+      note.textContent = error.status === 404 ? 'There is no such Site.' : 'It could not be loaded.'
+      return
     }
+    const site = JSON.parse(body) as Site
+    byId('site-name', HTMLInputElement).value = site.name
+    byId('site-code', HTMLInputElement).value = site.code
+    byId('site-description', HTMLTextAreaElement).value = site.description
+    const parent = site.parentInfrastructureID ?? null
+    byId(parent === null ? 'site-parent-none' : 'site-parent-by-id', HTMLInputElement).checked = true
+    byId('site-parent', HTMLInputElement).value = parent === null ? '' : String(parent)
+    form.dispatchEvent(new Event('input'))
+    note.textContent = 'Loaded as it is now.'
   }
 
   load.addEventListener('click', () => void loadSite())

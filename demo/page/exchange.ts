@@ -1,5 +1,5 @@
 import { BffError, type RequestOptions, request } from '../../client/bff-client.ts'
-import type { Call } from './requests.ts'
+import type { Call, Sent } from './requests.ts'
 
 /** One request of this page and its outcome, for display. A page that only needs the data calls `flux()`. */
 export interface Exchange {
@@ -14,18 +14,22 @@ export interface Exchange {
 }
 
 /** Sends one request and never throws. It does not wait for `Retry-After`: this page shows the wait itself. */
-export async function exchange({ path, ...call }: Call, headers: Record<string, string>): Promise<Exchange> {
+export async function exchange(call: Call, sent: Sent): Promise<Exchange> {
   const started = performance.now()
-  const options: RequestOptions = { ...call, headers, waitMs: 0 }
+  const outcome = await send(call, { headers: sent.headers, waitMs: 0 })
+  sent.arrived(outcome.status)
+  return { ...outcome, duration: performance.now() - started }
+}
+
+async function send({ path, ...call }: Call, options: RequestOptions): Promise<Omit<Exchange, 'duration'>> {
   try {
-    const response = await request(path, options)
+    const response = await request(path, { ...call, ...options })
     const text = await response.text()
     const type = (response.headers.get('content-type') ?? '').split(';', 1)[0]!.trim()
-    return { status: response.status, type, text, duration: performance.now() - started, error: null }
+    return { status: response.status, type, text, error: null }
   } catch (cause) {
     const error = cause instanceof BffError ? cause : new BffError('unreachable')
-    const { status, body } = error
-    return { status, type: '', text: body, duration: performance.now() - started, error }
+    return { status: error.status, type: '', text: error.body, error }
   }
 }
 

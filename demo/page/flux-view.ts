@@ -7,7 +7,7 @@ import { type Exchange, exchange, isPassing } from './exchange.ts'
 import { type FluxFormat, parseFlux } from './flux-parse.ts'
 import { setNotice } from './notice.ts'
 import { showProblem } from './problem-view.ts'
-import { type Call, type FluxRequest, fluxPath } from './requests.ts'
+import { type Call, type FluxRequest, fluxPath, type Send } from './requests.ts'
 
 const EVERY_MS = 5000
 /** The wait after a failure that will pass and names no wait of its own. */
@@ -24,9 +24,9 @@ export interface FluxView {
 /**
  * The form that reads a Flux, shows the answer as it came and draws its values.
  *
- * @param onSend called with each request; returns headers to add
+ * @param onSend called with each request
  */
-export function startFluxView(onSend: (call: Call) => Record<string, string>): FluxView {
+export function startFluxView(onSend: Send): FluxView {
   const form = byId('flux-form', HTMLFormElement)
   const button = byId('flux-read', HTMLButtonElement)
   const every = byId('flux-auto', HTMLInputElement)
@@ -36,6 +36,7 @@ export function startFluxView(onSend: (call: Call) => Record<string, string>): F
   const body = byId('flux-body', HTMLElement)
   const note = byId('flux-chart-note', HTMLElement)
   const figure = byId('flux-figure', HTMLElement)
+  const old = byId('flux-old', HTMLElement)
   const chart = createChart(
     byId('flux-chart', SVGSVGElement),
     byId('flux-cursor', HTMLInputElement),
@@ -92,8 +93,10 @@ export function startFluxView(onSend: (call: Call) => Record<string, string>): F
     const { error } = outcome
     status.textContent = error === null ? describe(outcome) : ''
     result.dataset.old = String(error !== null)
+    old.hidden = error === null
     if (error === null) {
       result.hidden = false
+      old.textContent = `Old: the answer of ${new Date().toLocaleTimeString()}. The newest read failed.`
       showBody(outcome.text)
       showSeries(request.format, outcome.text)
     }

@@ -10,12 +10,12 @@ import { endingText, signInFailureText } from './session.ts'
 import { startSessionView } from './session-view.ts'
 import { startSiteView } from './site-view.ts'
 import { startStage } from './stage.ts'
-import { startThief } from './thief.ts'
+import { createThief } from './thief.ts'
 
 /** Only because this page shows a countdown. Another page asks when it loads, and listens. */
 const POLL_MS = 1000
 
-const signInButtons = ['sign-in', 'sign-in-large'].map((id) => byId(id, HTMLButtonElement))
+const signInButton = byId('sign-in', HTMLButtonElement)
 const signOutButton = byId('sign-out', HTMLButtonElement)
 let leaving = false
 let timer: ReturnType<typeof setTimeout> | undefined
@@ -31,10 +31,10 @@ const fluxView = startFluxView(stage.sent)
 const siteView = startSiteView(stage.sent)
 const declared = startDeclared(stage.sent)
 const sessionView = startSessionView(showSession)
-startThief(() => sessionView.current() !== null)
-const scenarios = startScenarios({ sessionView, fluxView, stage })
+const thief = createThief(() => sessionView.current() !== null)
+const scenarios = startScenarios({ sessionView, fluxView, stage, thief })
 
-for (const button of signInButtons) button.addEventListener('click', goToSignIn)
+signInButton.addEventListener('click', goToSignIn)
 signOutButton.addEventListener('click', () => void leave())
 byId('stay', HTMLButtonElement).addEventListener('click', () => void stay())
 document.addEventListener('visibilitychange', () => void poll())
@@ -50,19 +50,18 @@ async function poll(): Promise<void> {
 
 function showSession(session: Session, first: boolean): void {
   const signedIn = session.authenticated
-  for (const button of signInButtons) button.hidden = signedIn
+  signInButton.hidden = signedIn
   signOutButton.hidden = !signedIn
   stage.showSession(signedIn ? session : null)
   scenarios.showSession(signedIn)
   declared.showSession(signedIn ? session : null)
   if (signedIn) {
-    setNotice('ended', null)
-    setNotice('sign-in', null)
+    for (const kind of ['ended', 'sign-in', 'sign-out']) setNotice(kind, null)
   } else {
     fluxView.clear()
     siteView.clear()
     setNotice('sign-out', null)
-    const reason = session.ended?.reason
+    const reason = session.ended?.reason ?? session.reason
     // A page that opens signed out tells a reason only if there is one; `logout` is no news to who did it.
     if (!leaving && (!first || (reason !== undefined && failure === null))) {
       setNotice('ended', {
@@ -87,8 +86,12 @@ async function leave(): Promise<void> {
   signOutButton.disabled = true
   try {
     await signOut()
-    setNotice('sign-out', null)
-    byId('sign-in', HTMLButtonElement).focus()
+    setNotice('sign-out', {
+      tone: 'good',
+      title: 'You are signed out.',
+      text: 'The session is gone on every replica. What you typed stays here.',
+    })
+    signInButton.focus()
   } catch {
     setNotice('sign-out', {
       tone: 'bad',

@@ -1,7 +1,7 @@
 import { byId } from './dom.ts'
 
 interface Notice {
-  tone: 'info' | 'warn' | 'bad'
+  tone: 'good' | 'info' | 'warn' | 'bad'
   title: string
   text: string
   /** Shown as "Trying again in 4 s", until this instant by `performance.now()`. */
@@ -58,7 +58,10 @@ function tick(): void {
 }
 
 setInterval(tick, 250)
-// What has focus must not lie under the header, whose height follows the notice (WCAG 2.2, 2.4.11).
-new ResizeObserver(([entry]) => {
-  document.documentElement.style.scrollPaddingTop = `${(entry?.target.clientHeight ?? 0) + 12}px`
-}).observe(byId('top', HTMLElement))
+// What has focus must not lie under the header or the notice below it (WCAG 2.2, 2.4.11).
+const header = byId('top', HTMLElement)
+const observer = new ResizeObserver(() => {
+  const bottom = Math.max(header.clientHeight, box.getBoundingClientRect().bottom)
+  document.documentElement.style.scrollPaddingTop = `${bottom + 12}px`
+})
+for (const watched of [header, box]) observer.observe(watched)

@@ -30,7 +30,7 @@ function describe({ status, code, reason, requestId, message, body }: BffError):
     status === 0
       ? 'The server cannot be reached.'
       : code === null
-        ? 'The platform refused the request.'
+        ? 'The platform answered with an error.'
         : message
   const parts: HTMLElement[] = [element('p', 'problem-title', title), facts]
   if (body === '') return parts

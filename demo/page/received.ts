@@ -1,6 +1,8 @@
 /** A request as the sandbox received it; tokens are numbers. `sandbox/stage.ts` writes it. */
 export interface Received {
   seq: number
+  /** Epoch milliseconds. */
+  at: number
   endpoint: 'authorize' | 'token' | 'revoke' | 'resource' | 'unknown'
   kind: string | null
   method: string
@@ -11,6 +13,8 @@ export interface Received {
   fault: string | null
   presented: number | null
   issued: number | null
+  /** Which request of the page led to it; null: none did. */
+  span: string | null
 }
 
 /** One sentence. */

@@ -7,6 +7,17 @@ export interface Call {
   body?: string
 }
 
+/** A request that the lanes show. */
+export interface Sent {
+  /** To be sent with it: the sandbox knows it by them. */
+  headers: Record<string, string>
+  /** Tells which status came; 0: no response. */
+  arrived(status: number): void
+}
+
+/** Shows a request in the lanes, called before it is sent. */
+export type Send = (call: Call) => Sent
+
 export interface FluxRequest {
   /** Empty: the server's default. */
   wac: string

@@ -1,10 +1,11 @@
 import { BffError, request } from '../../client/bff-client.ts'
 import { byId, element } from './dom.ts'
-import type { Exchange } from './exchange.ts'
+import { type Exchange, exchange } from './exchange.ts'
 import type { FluxView } from './flux-view.ts'
 import type { Received } from './received.ts'
 import type { SessionView } from './session-view.ts'
 import type { Stage } from './stage.ts'
+import type { Thief, Verdict } from './thief.ts'
 
 const CROWD = 100
 /** No scenario takes longer: a token of the demo lives 20 seconds. */
@@ -24,18 +25,46 @@ interface Page {
   sessionView: SessionView
   fluxView: FluxView
   stage: Stage
+  thief: Thief
 }
 
 interface Scenario {
   id: string
-  name: string
+  name: string | ((page: Page) => string)
   /** What the product promises for it. */
   claim: string
-  /** Breaks the platform, reads until it is over, and tells what happened. `say` shows progress. */
-  run: (page: Page, say: (text: string) => void) => Promise<string>
+  /** Does it, until it is over, and tells what happened. `say` shows progress. */
+  run: (page: Page, say: (text: string) => void) => Promise<Verdict>
 }
 
-const SCENARIOS: Scenario[] = [
+/** What somebody does who wants the tokens, or the session. */
+const THEFTS: Scenario[] = [
+  {
+    id: 'steal',
+    name: 'Steal the tokens',
+    claim:
+      'This does what an injected script would do: it searches every place in this browser that a script can reach.',
+    run: ({ thief }) => thief.search(),
+  },
+  {
+    id: 'plant',
+    name: ({ thief }) => (thief.hasPlanted() ? 'Remove the planted token' : 'Plant a token, search again'),
+    claim:
+      'A page that keeps its token itself: this puts a made-up one into localStorage. The search must find it.',
+    run: ({ thief }) => thief.plantOrRemove(),
+  },
+]
+
+/** With the platform of the demo alone, signed in. */
+const COPY_COOKIE: Scenario = {
+  id: 'copied-cookie',
+  name: 'Copy the session cookie into another browser',
+  claim:
+    'Somebody copies your cookie and reads with it elsewhere. A session that is bound to the device refuses that.',
+  run: copyCookie,
+}
+
+const BREAKS: Scenario[] = [
   {
     id: 'platform-down',
     name: 'Platform down',
@@ -83,82 +112,98 @@ const SCENARIOS: Scenario[] = [
     name: 'Withdraw access',
     claim:
       'You withdraw the access at the platform, so the server gets no new token. This one signs you out, and the page says why.',
-    run: readDuring('revoked', ({ last }) => last.error?.code === 'login_required'),
+    run: readDuring('revoked', ({ last }) => last.error?.code === 'login_required', false),
   },
 ]
 
-/** The buttons that break the platform. Claim and result of the last one appear below them, in view with the lanes. */
+/** The buttons that attack and break. What each claims, and its verdict, stand above them. */
 export function startScenarios(page: Page) {
-  const outcome = byId('scenario-outcome', HTMLElement)
-  const claim = byId('scenario-claim', HTMLElement)
-  const signInFirst = byId('scenario-sign-in', HTMLElement)
-  const progress = byId('scenario-progress', HTMLElement)
-  const result = byId('scenario-result', HTMLElement)
+  const outcome = byId('outcome', HTMLElement)
+  const claim = byId('outcome-claim', HTMLElement)
+  const progress = byId('outcome-progress', HTMLElement)
+  const verdict = byId('verdict', HTMLElement)
   const buttons = new Map<Scenario, HTMLButtonElement>()
   let running: Scenario | null = null
   let signedIn = false
 
+  const nameOf = ({ name }: Scenario): string => (typeof name === 'string' ? name : name(page))
+  const needsSession = (scenario: Scenario): boolean => !THEFTS.includes(scenario)
+
   // A disabled button would lose the focus and could not say why it does nothing.
   const update = (): void => {
-    signInFirst.hidden = signedIn
     for (const [scenario, button] of buttons) {
-      button.setAttribute('aria-disabled', String(scenario !== running && (!signedIn || running !== null)))
+      const waits = running !== null && scenario !== running
+      button.setAttribute('aria-disabled', String(waits || (needsSession(scenario) && !signedIn)))
       button.setAttribute('aria-busy', String(scenario === running))
+      if (button.textContent !== nameOf(scenario)) button.textContent = nameOf(scenario)
     }
-  }
-
-  const note = (text: string): void => {
-    delete result.dataset.kept
-    result.textContent = text
+    if (outcome.dataset.result !== undefined) return
+    const first = signedIn ? 'Press a button.' : 'Sign in first.'
+    claim.replaceChildren(element('strong', '', first), ` ${INTRODUCTION}`)
   }
 
   const run = async (scenario: Scenario): Promise<void> => {
     if (running !== null) {
-      if (scenario !== running) note(`Wait: “${running.name}” is not over yet.`)
+      if (scenario !== running) progress.textContent = `Wait: “${nameOf(running)}” is not over yet.`
       return
     }
-    if (!signedIn) {
-      note('Sign in first.')
+    if (needsSession(scenario) && !signedIn) {
+      progress.textContent = 'Sign in first.'
       return
     }
     running = scenario
-    update()
-    claim.replaceChildren(element('strong', '', `${scenario.name}.`), ` ${scenario.claim}`)
-    note('')
-    result.dataset.result = scenario.id
+    outcome.dataset.result = scenario.id
+    delete verdict.dataset.tone
+    claim.replaceChildren(element('strong', '', `${nameOf(scenario)}.`), ` ${scenario.claim}`)
+    verdict.textContent = ''
     progress.textContent = 'It begins…'
-    outcome.scrollIntoView({ block: 'end' })
-    const said = await scenario
-      .run(page, (text) => {
-        progress.textContent = text
+    update()
+    const { tone, text } = await scenario
+      .run(page, (said) => {
+        progress.textContent = said
       })
-      .catch((error: unknown) => String(error))
-    await page.sessionView.look()
-    const kept = page.sessionView.current() !== null
+      .catch((error: unknown): Verdict => ({ tone: 'bad', text: String(error) }))
     progress.textContent = ''
-    result.dataset.kept = String(kept)
-    result.textContent = `${said} ${kept ? 'Still signed in.' : 'Signed out.'}`
+    verdict.dataset.tone = tone
+    verdict.textContent = text
     running = null
     update()
   }
 
-  for (const scenario of SCENARIOS) {
-    const button = element('button', 'button', scenario.name)
+  const add = (place: HTMLElement, scenario: Scenario, className = 'button'): void => {
+    const button = element('button', className)
     button.type = 'button'
     button.dataset.scenario = scenario.id
     button.addEventListener('click', () => void run(scenario))
     buttons.set(scenario, button)
+    place.append(button)
   }
-  byId('scenario-buttons', HTMLElement).append(...buttons.values())
+  const thefts = byId('steal-buttons', HTMLElement)
+  for (const [at, scenario] of THEFTS.entries()) add(thefts, scenario, at === 0 ? 'button primary' : 'button')
+  add(thefts, COPY_COOKIE, 'button with-platform')
+  for (const scenario of BREAKS) add(byId('break-buttons', HTMLElement), scenario)
   update()
 
   return {
     /** Shows whether the buttons can be used. */
     showSession(isSignedIn: boolean): void {
       signedIn = isSignedIn
-      if (running === null && result.dataset.kept === undefined) note('')
+      if (running === null) progress.textContent = ''
       update()
     },
+  }
+}
+
+const INTRODUCTION =
+  'Each button attacks this page or breaks the platform for real. Only “Withdraw access” signs you out.'
+
+/** The verdict of a scenario whose reads went so. `expected`: whether the user is signed in at its end. */
+async function verdictOf({ sessionView }: Page, said: string, expected = true): Promise<Verdict> {
+  await sessionView.look()
+  const kept = sessionView.current() !== null
+  return {
+    tone: kept === expected ? 'good' : 'bad',
+    text: `${said} ${kept ? 'Still signed in.' : 'Signed out.'}`,
   }
 }
 
@@ -174,8 +219,15 @@ function hasRecovered({ failed, last }: Reads): boolean {
   return failed > 0 && last.error === null
 }
 
-/** Begins this fault, reads the Flux of the form each second until `isOver`, ends the fault, and tells how the reads went. */
-function readDuring(fault: string, isOver: (reads: Reads, page: Page) => boolean): Scenario['run'] {
+/**
+ * Begins this fault, reads the Flux of the form each second until `isOver`, ends the fault, and tells how the reads went.
+ * `staysSignedIn`: what is expected of it.
+ */
+function readDuring(
+  fault: string,
+  isOver: (reads: Reads, page: Page) => boolean,
+  staysSignedIn = true,
+): Scenario['run'] {
   return async (page, say) => {
     const { fluxView, stage } = page
     const since = stage.platform().entries.at(-1)?.seq ?? 0
@@ -198,7 +250,8 @@ function readDuring(fault: string, isOver: (reads: Reads, page: Page) => boolean
       const over = isOver({ answered, failed, last, since }, page)
       if (over || performance.now() - started > LIMIT_MS) {
         await stage.begin('fine')
-        return over ? tell() : `${tell()} This took longer than a minute.`
+        if (over) return await verdictOf(page, tell(), staysSignedIn)
+        return { tone: 'bad', text: `${tell()} This took longer than a minute.` }
       }
       say(`${tell()} The other buttons wait until this is over.`)
       await new Promise((resolve) => setTimeout(resolve, 1_000))
@@ -208,11 +261,12 @@ function readDuring(fault: string, isOver: (reads: Reads, page: Page) => boolean
 
 /** Why a read failed: in words, with the code that a page would test. */
 function describeCause({ code, status }: BffError): string {
-  if (code === null) return `the platform refused the request (${status})`
+  if (code === null) return `the platform answered with an error (${status})`
   return `${CAUSES[code] ?? 'the server refused the request'} (${code})`
 }
 
-async function readAsCrowd({ sessionView, stage }: Page, say: (text: string) => void): Promise<string> {
+async function readAsCrowd(page: Page, say: (text: string) => void): Promise<Verdict> {
+  const { sessionView, stage } = page
   const leftMs = (): number =>
     Date.parse(sessionView.current()?.accessTokenExpiresAt ?? '') - sessionView.now()
   // The platform holds the refresh back until half a second after the token has expired.
@@ -222,18 +276,50 @@ async function readAsCrowd({ sessionView, stage }: Page, say: (text: string) => 
     say(`The platform holds the refresh back. The token expires in ${Math.ceil(leftMs() / 1_000)} s.`)
     await new Promise((resolve) => setTimeout(resolve, Math.min(250, leftMs() + 1)))
   }
-  const call = { method: 'GET', path: '/flux/temperature?format=JSON' } as const
-  const headers = stage.sent(call)
-  const failures = await Promise.all(
-    Array.from({ length: CROWD }, () =>
-      request(call.path, { headers }).then(
-        async (response) => void (await response.text()),
-        (error: unknown) => (error instanceof BffError ? (error.code ?? error.status) : String(error)),
-      ),
-    ),
-  )
+  const read = async (): Promise<boolean> => {
+    const sent = stage.sent(READ)
+    const status = await request(READ.path, { headers: sent.headers }).then(
+      (response) => response.text().then(() => response.status),
+      (error: unknown) => (error instanceof BffError ? error.status : 0),
+    )
+    sent.arrived(status)
+    return status === 200
+  }
+  const answers = (await Promise.all(Array.from({ length: CROWD }, read))).filter(Boolean).length
   await stage.look()
   const tokens = stage.platform().issued - before
-  const answers = failures.filter((failure) => failure === undefined).length
-  return `${answers} answers. The platform issued ${tokens} new ${tokens === 1 ? 'token' : 'tokens'} to this session.`
+  const issued = `The platform issued ${tokens} new ${tokens === 1 ? 'token' : 'tokens'} to this session.`
+  return await verdictOf(page, `${answers} answers. ${issued}`)
 }
+
+const READ = { method: 'GET', path: '/flux/temperature?format=JSON' } as const
+
+/** Another browser, which has the session cookie of this one and no other, reads a Flux. The origin of the demo plays it. */
+async function copyCookie({ sessionView, stage }: Page): Promise<Verdict> {
+  await sessionView.look()
+  const sent = stage.sent(READ, true)
+  const asked = await exchange({ method: 'POST', path: '/_demo/copied-cookie' }, { ...sent, arrived() {} })
+  const { status, reason } = JSON.parse(asked.error === null ? asked.text : '{"status":0}') as {
+    status: number
+    reason: string | null
+  }
+  sent.arrived(status)
+  if (status === 401 && reason === 'device')
+    return {
+      tone: 'good',
+      text: 'The other browser got 401: the session is bound to this device. Still signed in here.',
+    }
+  if (status === 200) {
+    const text = `The other browser read your data (200): this browser is not bound, so a copied cookie works until you sign out. ${WHERE_BOUND}`
+    return { tone: 'plain', text }
+  }
+  return {
+    tone: 'plain',
+    text: `The other browser got ${status === 0 ? 'no answer' : status}. Try it once more.`,
+  }
+}
+
+const WHERE_BOUND =
+  location.protocol === 'https:'
+    ? 'Chrome on Windows is bound within a minute.'
+    : 'Over https Chrome on Windows is bound; this page has no https.'

@@ -2,7 +2,7 @@ import { BffError, onSessionChange, type Session, type SignedIn, session } from 
 import { byId, element } from './dom.ts'
 import { createMeter } from './meter.ts'
 import { setNotice } from './notice.ts'
-import { compareSessions, type SessionEvent } from './session.ts'
+import { compareSessions, endingText, type SessionEvent } from './session.ts'
 
 const TICK_MS = 250
 const LOG_LENGTH = 8
@@ -13,6 +13,7 @@ const EVENT_TEXT: Record<SessionEvent, string> = {
   replaced: 'Signed in again',
   refreshed: 'Access token replaced by the server',
   extended: 'Your requests moved the idle limit',
+  signed_out: 'Signed out',
   ended: 'Session ended',
 }
 
@@ -54,9 +55,10 @@ export function startSessionView(onChange: (session: Session, first: boolean) =>
 
   const serverNow = (): number => Date.now() + clockOffset
 
-  const record = (event: SessionEvent): void => {
+  const record = (event: SessionEvent, reason: string | undefined): void => {
     const time = element('time', '', new Date().toLocaleTimeString())
-    log.prepend(element('li', `event event-${event}`, time, element('span', '', EVENT_TEXT[event])))
+    const text = event === 'ended' ? `${EVENT_TEXT[event]}. ${endingText(reason)}` : EVENT_TEXT[event]
+    log.prepend(element('li', `event event-${event}`, time, element('span', '', text)))
     while (log.children.length > LOG_LENGTH) log.lastElementChild?.remove()
     byId('session-log-empty', HTMLElement).hidden = true
     if (event !== 'refreshed') return
@@ -74,7 +76,8 @@ export function startSessionView(onChange: (session: Session, first: boolean) =>
     const first = current === undefined
     const changed = first || current?.sessionId !== next?.sessionId
     // The state before the page opened is no event.
-    if (!first) compareSessions(current ?? null, next).forEach(record)
+    const reason = found.authenticated ? undefined : (found.ended?.reason ?? found.reason)
+    if (!first) for (const event of compareSessions(current ?? null, next, reason)) record(event, reason)
     current = next
     if (next !== null) clockOffset = at(next.now) - Date.now()
     for (const meter of meters) meter.update(next, serverNow())
@@ -134,6 +137,7 @@ function showFacts(session: SignedIn): void {
   byId('session-since', HTMLElement).textContent = new Date(session.createdAt).toLocaleTimeString()
   byId('session-flow', HTMLElement).textContent = session.flow
   byId('session-wac', HTMLElement).textContent = session.wac ?? 'none'
+  byId('session-bound', HTMLElement).textContent = session.bound ? 'yes' : 'no'
   byId('session-not-refreshable', HTMLElement).hidden = session.refreshable
 }
 

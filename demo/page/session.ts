@@ -6,12 +6,12 @@ interface Look {
 }
 
 /** What happened between two looks at the session. */
-export type SessionEvent = 'signed_in' | 'replaced' | 'refreshed' | 'extended' | 'ended'
+export type SessionEvent = 'signed_in' | 'replaced' | 'refreshed' | 'extended' | 'signed_out' | 'ended'
 
-/** What happened between two looks, oldest first. `null`: nobody is signed in. */
-export function compareSessions(before: Look | null, after: Look | null): SessionEvent[] {
+/** What happened between two looks, oldest first. `null`: nobody is signed in. `reason`: why the session ended, if that is told. */
+export function compareSessions(before: Look | null, after: Look | null, reason?: string): SessionEvent[] {
   if (before === null) return after === null ? [] : ['signed_in']
-  if (after === null) return ['ended']
+  if (after === null) return [reason === undefined || reason === 'logout' ? 'signed_out' : 'ended']
   if (after.sessionId !== before.sessionId) return ['replaced']
   const events: SessionEvent[] = []
   const later = (name: 'accessTokenExpiresAt' | 'idleExpiresAt') =>
@@ -28,6 +28,7 @@ const ENDINGS: Record<string, string> = {
   refused: 'The platform no longer accepts its tokens: the access was withdrawn.',
   replaced: 'You signed in again.',
   operator: 'An operator ended the session.',
+  device: 'It is bound to another device.',
 }
 
 /** Why a session ended, in a sentence. */

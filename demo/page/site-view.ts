@@ -2,7 +2,7 @@ import { showCopies } from './copy-buttons.ts'
 import { byId, checkedValue, makeScrollable } from './dom.ts'
 import { type Exchange, exchange } from './exchange.ts'
 import { showFault, showProblem } from './problem-view.ts'
-import { type Call, clientCall, type SiteForm, siteCall } from './requests.ts'
+import { clientCall, type Send, type SiteForm, siteCall } from './requests.ts'
 
 interface SiteView {
   /** Removes the last response from the page. What is typed stays. */
@@ -12,9 +12,9 @@ interface SiteView {
 /**
  * The form that changes a Site. It shows the request while it is written, and the answer as it came.
  *
- * @param onSend called with each request; returns headers to add
+ * @param onSend called with each request
  */
-export function startSiteView(onSend: (call: Call) => Record<string, string>): SiteView {
+export function startSiteView(onSend: Send): SiteView {
   const form = byId('site-form', HTMLFormElement)
   const button = byId('site-save', HTMLButtonElement)
   const parent = byId('site-parent', HTMLInputElement)

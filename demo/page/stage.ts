@@ -1,11 +1,18 @@
 import type { SignedIn } from '../../client/bff-client.ts'
-import { byId, element } from './dom.ts'
+import { byId } from './dom.ts'
+import { createJourney, rowsOf, type Trip } from './journey.ts'
 import { type Received, refreshStatus } from './received.ts'
-import type { Call } from './requests.ts'
+import type { Call, Sent } from './requests.ts'
 import { flash } from './session-view.ts'
 
 const STAGE = '/_sandbox/stage.json'
-const SHOWN = 4
+/** Requests of this page that the lanes may still have to show. */
+const KEPT_TRIPS = 130
+
+const NO_TOKEN = {
+  tone: 'none',
+  text: 'An access token lives 20 seconds in this demo. The server replaces it before it expires.',
+}
 
 /** What the sandbox tells this page about its own session. If the page cannot ask it, `connected` is false. */
 interface Platform {
@@ -20,48 +27,46 @@ const ABSENT: Platform = { connected: false, issued: 0, entries: [] }
 export type Stage = ReturnType<typeof startStage>
 
 /**
- * The three lanes: what this browser sent, what the server holds, what the platform received.
+ * The three lanes, the requests between them, and what became of the newest refresh.
  *
  * @param read sends a request: for the button, and once for each session, so that the sandbox learns which is ours
  */
 export function startStage(read: () => Promise<unknown>) {
-  const received = byId('stage-received', HTMLOListElement)
-  const absence = byId('stage-received-none', HTMLElement)
   const held = byId('stage-held', HTMLElement)
   const refreshable = byId('stage-held-refresh', HTMLElement)
   const line = byId('stage-refresh', HTMLElement)
   const readButton = byId('stage-read', HTMLButtonElement)
+  const nothing = byId('journey-none', HTMLElement)
+  const drawJourney = createJourney(byId('journey', HTMLOListElement))
+  /** No other tab of this session has the same spans. */
+  const spans = crypto.getRandomValues(new Uint32Array(1))[0]!.toString(16).padStart(8, '0')
+  let trips: Trip[] = []
+  let sentSoFar = 0
   let platform: Platform | null = null
   let session: SignedIn | null = null
   /** The session that the lanes show: the last one, after a sign-out. */
   let sessionId = ''
   let announced = ''
-  let shown = ''
   /** Numbers of the access token that the server holds and of the one before it; 0: none is known. */
   let token = 0
   let replaced = 0
 
   const show = (): void => {
     const entries = (platform?.entries ?? []).filter(({ endpoint }) => /token|resource|revoke/.test(endpoint))
-    const newest = entries.slice(-SHOWN).reverse()
-    const key = JSON.stringify([platform, session?.sessionId])
-    if (key === shown) return
-    shown = key
-    received.replaceChildren(...newest.map(describe))
-    absence.hidden = newest.length > 0
-    absence.textContent =
-      platform?.connected === false
-        ? 'This page cannot ask the platform. “npm run demo” and “docker compose up” show it here.'
-        : 'nothing yet'
+    const rows = rowsOf(trips, entries)
+    drawJourney(rows)
+    nothing.hidden = rows.length > 0
+    byId('journey-sign-in', HTMLElement).hidden = session !== null || platform?.connected !== true
+    byId('journey-no-platform', HTMLElement).hidden = platform?.connected !== false
     // After many reads the list no longer holds the refresh: an accepted token tells the number too.
     const numbers = entries.map(({ issued, presented, status }) =>
       status === 200 ? (issued ?? presented) : 0,
     )
     showHeld(session === null ? 0 : Math.max(token, ...numbers.map(Number)))
-    const status = refreshStatus(entries, { held: token, replaced })
-    line.dataset.tone = status?.tone ?? 'good'
+    const { tone, text } = refreshStatus(entries, { held: token, replaced }) ?? NO_TOKEN
+    line.dataset.tone = tone
     // Written only on a change. Otherwise a screen reader would announce it at each look.
-    if (line.textContent !== (status?.text ?? '')) line.textContent = status?.text ?? ''
+    if (line.textContent !== text) line.textContent = text
   }
 
   const showHeld = (next: number): void => {
@@ -72,14 +77,10 @@ export function startStage(read: () => Promise<unknown>) {
     const name = token === 0 ? 'access token' : `access token #${token}`
     setChip(held, session === null ? 'none' : 'token', session === null ? 'no token' : name)
     refreshable.hidden = session?.refreshable !== true
-    if (!isReplaced) return
-    flash(line)
-    flash(held)
-    const row = received.querySelector<HTMLElement>('[data-refresh]')
-    if (row !== null) flash(row)
+    if (isReplaced) flash(held)
   }
 
-  const look = async (): Promise<void> => {
+  const ask = async (): Promise<void> => {
     // The answer does not change while the page is open: without the sandbox there is nothing to ask.
     if (platform?.connected === false) return
     const asked = sessionId
@@ -93,21 +94,25 @@ export function startStage(read: () => Promise<unknown>) {
     }
     const connected = platform?.connected === true
     byId('stage', HTMLElement).dataset.connected = String(connected)
-    byId('scenarios', HTMLElement).hidden = !connected
-    byId('stage-hint', HTMLElement).hidden = session !== null || !connected
+    byId('attacks', HTMLElement).dataset.connected = String(connected)
     show()
     if (connected && session !== null && announced !== sessionId) {
       announced = sessionId
-      void readAndLook()
+      void read()
     }
   }
 
-  const readAndLook = async (): Promise<void> => {
-    await read()
-    await look()
+  let asking: Promise<void> | null = null
+  const look = async (): Promise<void> => {
+    // A question in progress may have been sent before what the caller wants to see.
+    await asking
+    asking ??= ask().finally(() => {
+      asking = null
+    })
+    return asking
   }
 
-  readButton.addEventListener('click', () => void readAndLook())
+  readButton.addEventListener('click', () => void read())
 
   return {
     /** Asks the sandbox what it received. */
@@ -123,14 +128,28 @@ export function startStage(read: () => Promise<unknown>) {
       await look()
     },
 
-    /** Shows a request that this page is sending. Returns headers to add: the sandbox knows the session by them. */
-    sent({ method, path }: Call): Record<string, string> {
-      const sent = byId('stage-sent', HTMLElement)
-      sent.replaceChildren(element('code', '', `${method} ${path}`))
-      if (session !== null) sent.append(' ', chip('cookie', 'session cookie'))
-      if (platform?.connected !== true || session === null) return {}
+    /** Shows a request that this page is sending; `copied`: one that another browser sends with a copy of the cookie. */
+    sent({ method, path }: Call, copied = false): Sent {
+      sentSoFar += 1
+      const span = spans + sentSoFar.toString(16).padStart(8, '0')
+      const cookie = session === null ? 'none' : copied ? 'copied' : 'own'
+      const trip: Trip = {
+        span,
+        at: Date.now(),
+        name: `${method} ${path.split('?')[0]}`,
+        cookie,
+        status: null,
+      }
+      trips = [...trips, trip].slice(-KEPT_TRIPS)
+      show()
+      const arrived = (status: number): void => {
+        trip.status = status
+        show()
+        void look()
+      }
+      if (platform?.connected !== true || session === null) return { headers: {}, arrived }
       // https://www.w3.org/TR/trace-context/#traceparent-header: version, trace, span, flags.
-      return { traceparent: `00-${sessionId.padStart(32, '0')}-${sessionId.padStart(16, '0')}-00` }
+      return { headers: { traceparent: `00-${sessionId.padStart(32, '0')}-${span}-00` }, arrived }
     },
 
     /** Shows who is signed in; null: nobody. */
@@ -141,16 +160,15 @@ export function startStage(read: () => Promise<unknown>) {
         sessionId = next.sessionId
         token = 0
         replaced = 0
+        trips = []
         platform = platform && { ...ABSENT, connected: platform.connected }
       }
-      readButton.hidden = next === null
-      byId('stage-hint', HTMLElement).hidden = next !== null || platform?.connected !== true
+      readButton.disabled = next === null
       setChip(
         byId('stage-cookie', HTMLElement),
         next === null ? 'none' : 'cookie',
-        next === null ? 'nothing' : 'session cookie',
+        next === null ? 'no cookie' : 'session cookie',
       )
-      if (next === null) byId('stage-sent', HTMLElement).textContent = 'nothing yet'
       show()
       if (isNew) void look()
     },
@@ -160,28 +178,4 @@ export function startStage(read: () => Promise<unknown>) {
 function setChip(chip: HTMLElement, kind: string, text: string): void {
   chip.dataset.kind = kind
   if (chip.textContent !== text) chip.textContent = text
-}
-
-function describe(entry: Received): HTMLElement {
-  const { method, path, endpoint, kind, presented, issued, status, fault } = entry
-  const item = element('li', 'wire', element('code', '', `${method} ${path}`), ' ')
-  const add = (chipKind: string, text: string): void => item.append(chip(chipKind, text), ' ')
-  if (endpoint === 'resource' && presented !== null) add('token', `access token #${presented} ••••`)
-  if (endpoint === 'revoke') add('lost', 'token revoked')
-  if (endpoint === 'token') {
-    const isRefresh = kind === 'refresh_token'
-    add('token', isRefresh ? 'refresh token ••••' : 'sign-in code')
-    if (issued !== null)
-      add(status === 200 ? 'new' : 'lost', `→ token #${issued}${status === 200 ? '' : ', answer lost'}`)
-    if (isRefresh && status === 200) item.dataset.refresh = ''
-  }
-  if (fault !== null && issued === null) add('lost', status === null ? 'no answer' : `answer ${status}`)
-  else if (status !== null && status >= 400) add('lost', `answer ${status}`)
-  return item
-}
-
-function chip(kind: string, text: string): HTMLElement {
-  const made = element('span', 'chip', text)
-  made.dataset.kind = kind
-  return made
 }

@@ -46,23 +46,25 @@ const PLACES: Place[] = [
   },
 ]
 
+/** What a scenario has shown. `bad`: something that this product should prevent. */
+export interface Verdict {
+  tone: 'good' | 'plain' | 'bad'
+  text: string
+}
+
+export type Thief = ReturnType<typeof createThief>
+
 /**
- * The button that searches this browser as an injected script would.
+ * Searches this browser as an injected script would, and lists what it finds.
  *
  * @param isSignedIn whether there is anything to steal
  */
-export function startThief(isSignedIn: () => boolean): void {
-  const run = byId('steal-run', HTMLButtonElement)
-  const plant = byId('steal-plant', HTMLButtonElement)
-  const clean = byId('steal-clean', HTMLButtonElement)
+export function createThief(isSignedIn: () => boolean) {
   const list = byId('steal-tries', HTMLOListElement)
-  const verdict = byId('steal-verdict', HTMLElement)
-  const cookie = byId('steal-cookie', HTMLElement)
+  const hasPlanted = (): boolean => localStorage.getItem(PLANTED) !== null
 
-  const search = async (): Promise<void> => {
-    run.setAttribute('aria-busy', 'true')
-    list.replaceChildren()
-    verdict.textContent = ''
+  const search = async (): Promise<Verdict> => {
+    const rows: HTMLElement[] = []
     const places: string[] = []
     let searched = 0
     for (const { name, read, tell } of PLACES) {
@@ -80,31 +82,34 @@ export function startThief(isSignedIn: () => boolean): void {
         element('b', '', count('token', 'no token')([...tokens])),
       )
       row.dataset.found = String(tokens.size)
-      list.append(row)
+      rows.push(row)
     }
-    verdict.dataset.found = String(places.length)
-    verdict.textContent =
-      places.length > 0
-        ? `A token is in ${places.join(' and ')}. A script that copies it can use it from anywhere until it expires.`
-        : `0 tokens found in ${searched} places.${isSignedIn() ? ' A script can send requests while this page is open, but there is no token to copy.' : ' Sign in and search again.'}`
-    cookie.hidden = !isSignedIn()
-    const isPlanted = localStorage.getItem(PLANTED) !== null
-    plant.hidden = isPlanted
-    clean.hidden = !isPlanted
-    run.removeAttribute('aria-busy')
+    list.replaceChildren(...rows)
+    byId('steal-none', HTMLElement).hidden = true
+    byId('steal-cookie', HTMLElement).hidden = !isSignedIn()
+    if (places.length > 0)
+      return {
+        tone: 'bad',
+        text: `A token is in ${places.join(' and ')}. A script that copies it can use it from anywhere until it expires.`,
+      }
+    const rest = isSignedIn()
+      ? 'A script can send requests while this page is open, but there is no token to copy.'
+      : 'Sign in and search again.'
+    return { tone: 'good', text: `0 tokens found in ${searched} places. ${rest}` }
   }
 
-  run.addEventListener('click', () => void search())
-  plant.addEventListener('click', () => {
-    // As a page does that keeps its tokens itself. This one is made up, and opens nothing.
-    const random = crypto.getRandomValues(new Uint8Array(43))
-    localStorage.setItem(PLANTED, `at-${[...random].map((byte) => (byte % 36).toString(36)).join('')}`)
-    void search().then(() => clean.focus())
-  })
-  clean.addEventListener('click', () => {
-    localStorage.removeItem(PLANTED)
-    void search().then(() => run.focus())
-  })
+  return {
+    search,
+    hasPlanted,
+    /** Puts a token into localStorage, as a page does that keeps its tokens itself, or removes it. Then it searches. */
+    async plantOrRemove(): Promise<Verdict> {
+      // This one is made up, and opens nothing.
+      const random = crypto.getRandomValues(new Uint8Array(43))
+      if (hasPlanted()) localStorage.removeItem(PLANTED)
+      else localStorage.setItem(PLANTED, `at-${[...random].map((byte) => (byte % 36).toString(36)).join('')}`)
+      return await search()
+    },
+  }
 }
 
 function entriesOf(storage: Storage): string[] {

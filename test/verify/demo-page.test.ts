@@ -54,19 +54,22 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await page.goto(`${home}/?tab=7`)
   await showsState(page, 'out')
   await state('signed-out')
-  await page.locator('#scenario-claim').waitFor()
-  t.equal(await page.locator('[data-scenario][aria-disabled="true"]').count(), 6)
-  t.match(await page.locator('#scenario-claim').textContent(), /^Sign in first\./)
+  t.equal(await page.locator('[data-scenario][aria-disabled="true"]').count(), 7)
+  t.match(await page.locator('#outcome-claim').textContent(), /^Sign in first\./)
 
   await page.locator('#flux-read').click()
   await page.locator('#flux-problem .problem-code', { hasText: 'login_required' }).waitFor()
-  await page.locator('#steal-run').click()
-  await page.locator('#steal-verdict[data-found="0"]').waitFor()
-  await page.locator('#steal-plant').click()
-  await page.locator('#steal-verdict[data-found="1"]', { hasText: 'localStorage' }).waitFor()
+  const steal = page.locator('[data-scenario="steal"]')
+  const plant = page.locator('[data-scenario="plant"]')
+  const found = (tone: string, text: string) =>
+    page.locator(`#verdict[data-tone="${tone}"]`, { hasText: text }).waitFor()
+  await steal.click()
+  await found('good', '0 tokens found')
+  await plant.click()
+  await found('bad', 'localStorage')
   await state('token-planted', STEAL)
-  await page.locator('#steal-clean').click()
-  await page.locator('#steal-verdict[data-found="0"]').waitFor()
+  await plant.click()
+  await found('good', '0 tokens found')
 
   await page.locator('#site-name').fill('half-typed')
   await page.locator('#sign-in').click()
@@ -87,7 +90,7 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   )
   await state('refused')
 
-  await page.locator('#sign-in-large').click()
+  await page.locator('#sign-in').click()
   await page.locator('#use-alice').click()
   await showsState(page, 'in')
   // The page reads once by itself, so that the sandbox learns which session it shows.
@@ -101,19 +104,20 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
 
   const line = page.locator('#stage-refresh', { hasText: /This browser took no part/ })
   const [, from, to] = /#(\d+) by #(\d+)/.exec((await line.textContent()) ?? '') ?? []
-  t.equal(Number(to), Number(from) + 1, 'each refresh makes one token')
+  // A page that was busy may have missed one.
+  t.ok(Number(to) > Number(from), 'a newer token')
   await state('token-replaced', '#stage')
 
-  await page.locator('#steal-run').click()
-  await page.locator('#steal-verdict[data-found="0"]').waitFor()
+  await steal.click()
+  await found('good', '0 tokens found')
   t.equal(await page.locator('#steal-tries li').count(), 8)
   await state('nothing-to-steal', STEAL)
   // A leak in an answer: `fetch` is where a script would see it.
   const headers = { 'content-type': 'application/json' }
   const body = JSON.stringify({ note: `at-${'y'.repeat(43)}` })
   await setFaults(sandboxUrl, { resource: { mode: 'status', status: 200, headers, body } })
-  await page.locator('#steal-run').click()
-  await page.locator('#steal-verdict[data-found="1"]', { hasText: 'requests of the page' }).waitFor()
+  await steal.click()
+  await found('bad', 'requests of the page')
   await setFaults(sandboxUrl, { resource: { mode: 'ok' } })
 
   await page.locator('#site-save').click()
@@ -131,11 +135,13 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
       await page.locator('#stage-refresh[data-tone="warn"]', { hasText: text }).waitFor()
       await state('refresh-fails', '#stage')
     }
-    const text = page.locator(`#scenario-result[data-result="${name}"][data-kept]`)
+    const text = page.locator(`#outcome[data-result="${name}"] #verdict[data-tone]`)
     await text.waitFor({ timeout: 70_000 })
     t.match(await text.textContent(), result, name)
-    t.equal(await text.getAttribute('data-kept'), String(name !== 'revoked'), `${name}: who is signed in`)
+    const tone = name === 'copied-cookie' ? 'plain' : 'good'
+    t.equal(await text.getAttribute('data-tone'), tone, `${name}: what was to be expected`)
   }
+  await scenario('copied-cookie', /read your data \(200\): this browser is not bound/)
   await scenario('platform-down', /[1-9]\d* failed: .* \(upstream_unavailable\).*\. Still signed in\.$/)
   await setFaults(sandboxUrl, { tokenLifeSeconds: 14 })
   await scenario('expired', /^1 read answered, none failed\. Still signed in\.$/)
@@ -143,7 +149,7 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await setFaults(sandboxUrl, { tokenLifeSeconds: 5 })
   await scenario('token-endpoint-down', /\(authorization_server_unavailable\)\. Still signed in\.$/)
   await scenario('answer-lost', /none failed\. Still signed in\.$/)
-  await state('scenario-over', '#stage')
+  await state('scenario-over', '#attacks')
 
   await scenario('revoked', /Signed out\.$/)
   await page.locator('#notice[data-kind="ended"]', { hasText: 'access was withdrawn' }).waitFor()
