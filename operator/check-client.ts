@@ -104,7 +104,7 @@ function whereLost({ kind, reason }: Said, tokenUrl: string): Finding | null {
   switch (kind) {
     case 'unreachable': {
       // A text of the egress proxy has parentheses of its own.
-      const code = /\((.*)\)/s.exec(reason)?.[1] ?? reason
+      const code = /^[^(]*\((.*)\)/s.exec(reason)?.[1] ?? reason
       return fault(CHECK, unreachable('token endpoint', code, TOKEN_VARIABLES))
     }
     case 'failing':
