@@ -38,14 +38,17 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
   const verifier = oauth.pkce && responseType === 'code' ? `${nonce}${nonce}` : null
   let date: number | null = null
 
-  /** Follows redirects that stay on the authorization server. */
+  /** Follows redirects that stay on the authorization server, with its cookies as a browser would. */
   async function lead(changes: Record<string, string>): Promise<Led> {
     const start = new URL(server.authorizeUrl({ responseType, redirectUri, state: nonce, verifier }))
     for (const [name, value] of Object.entries(changes)) start.searchParams.set(name, value)
     let url = start.href
+    const cookies = new Map<string, string>()
     for (let hops = 0; ; hops += 1) {
-      const response = await get(url, 'text/html', egress)
+      const cookie = [...cookies.values()].join('; ')
+      const response = await get(url, 'text/html', egress, [], cookie)
       if (typeof response === 'string') return { kind: 'failed', reason: response }
+      for (const line of response.setCookies) cookies.set(line.split('=')[0]!, line.split(';')[0]!)
       date ??= response.date
       const { status, location } = response
       const isRedirect = status >= 300 && status < 400 && location !== null && URL.canParse(location, url)
@@ -65,8 +68,14 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
     const led = await lead({})
     const first = judge(led, config)
     const isGood = first.verdict === 'ok'
-    const proven = isGood && (await lead({ scope: `doctor-${nonce}` })).kind === 'back'
-    const issuer = isGood && oauth.issuer !== null ? [judgeIssuer(await lead({ prompt: 'none' }), oauth)] : []
+    // What comes back to our callback has proven both: no server redirects to a callback that it does not know.
+    const unknownScope = isGood ? await lead({ scope: `doctor-${nonce}` }) : null
+    const silent =
+      isGood && (oauth.issuer !== null || unknownScope?.kind !== 'back')
+        ? await lead({ prompt: 'none' })
+        : null
+    const proven = unknownScope?.kind === 'back' || silent?.kind === 'back'
+    const issuer = silent !== null && oauth.issuer !== null ? [judgeIssuer(silent, oauth)] : []
     return {
       findings: [proven ? PROVEN : first, ...issuer],
       clockAheadMs: aheadOf(date),

@@ -15,6 +15,8 @@ export interface Response {
   date: number | null
   contentType: string
   server: string
+  /** Each `Set-Cookie`. */
+  setCookies: readonly string[]
   body: string
 }
 
@@ -24,8 +26,10 @@ export async function get(
   accept: string,
   egress: Egress = DIRECT,
   fixed: Config['upstream']['headers'] = [],
+  cookie = '',
 ): Promise<Response | string> {
   const own = Object.fromEntries(fixed.map(({ name, value }) => [name, value.reveal()]))
+  const cookies = cookie === '' ? {} : { cookie }
   const dispatcher: Dispatcher = new Agent({ connect: connectorTo(url, egress, TIMEOUT_MS) })
   try {
     const signal = AbortSignal.timeout(TIMEOUT_MS)
@@ -34,7 +38,7 @@ export async function get(
       origin,
       path: `${pathname}${search}`,
       method: 'GET',
-      headers: { accept, 'user-agent': USER_AGENT, ...own },
+      headers: { accept, 'user-agent': USER_AGENT, ...cookies, ...own },
       signal,
     })
     const field = (name: string): string | null => {
@@ -48,6 +52,7 @@ export async function get(
       date: Number.isNaN(date) ? null : date,
       contentType: field('content-type') ?? '',
       server: field('server') ?? '',
+      setCookies: [headers['set-cookie'] ?? []].flat(),
       body: String((await readStart(body, MAX_BODY_BYTES)).bytes),
     }
   } catch (error) {

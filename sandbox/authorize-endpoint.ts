@@ -77,8 +77,10 @@ export function createAuthorizeEndpoint({
     if ([...query.keys()].some(repeated)) return redirectBack(back, { error: 'invalid_request' })
     if (responseType === null) return redirectBack(back, { error: 'invalid_request' })
     if (responseType !== flow) return redirectBack(back, { error: 'unsupported_response_type' })
-    if (!isTime(profile?.signIn.refusesScope)) return request
     const { pkce, nonce, promptNone } = faults.current()
+    if (promptNone === 'refuse' && query.get('prompt') === 'none')
+      return redirectBack(back, { error: 'login_required' })
+    if (!isTime(profile?.signIn.refusesScope)) return request
     const scope = accounts.grantedScope(asked, ownAddress())
     if (scope === null) return refuse(back, 'authorize: scope', 'invalid_scope')
     const isS256 =
@@ -90,8 +92,6 @@ export function createAuthorizeEndpoint({
       return refuse(back, 'authorize: no challenge', 'invalid_request')
     if (nonce === 'required' && scope.split(' ').includes('openid') && !query.has('nonce'))
       return refuse(back, 'authorize: no nonce', 'invalid_request')
-    if (promptNone === 'refuse' && query.get('prompt') === 'none')
-      return redirectBack(back, { error: 'login_required' })
     return { ...request, scope }
   }
 

@@ -301,7 +301,7 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
     special:
       'a refresh token only for offline_access with prompt=consent, and revoking the access token ends it too',
     paths: { base: '', authorize: '/auth', token: '/token', revoke: '/token/revocation' },
-    signIn: { redirects: true, refusesCallback: 'request', refusesScope: 'request' },
+    signIn: { redirects: true, refusesCallback: 'request', refusesScope: 'sign-in' },
     scopes: {
       known: ['openid', 'offline_access'],
       unknown: 'drop',

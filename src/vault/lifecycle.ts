@@ -34,15 +34,18 @@ export interface Sessions {
    */
   replaceTokens(session: LiveSession, granted: TokenSet): Promise<Replaced>
   /**
-   * Ends a session whose refresh token was refused, for this `reason`, to the holder `attempt` of the lease, and logs that.
-   * `precondition_failed`: its
+   * Ends a session whose refresh token was refused to the holder `attempt` of the lease, and logs that. `precondition_failed`: its
    * tokens were replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While
    * the store fails this rejects, and the end is tried again in the background until the absolute limit.
    */
-  endRefused(
-    session: LiveSession,
-    refusal: { attempt: string; reason: string | undefined },
-  ): Promise<EndResult['kind']>
+  endRefused(session: LiveSession, refusal: Saying & { attempt: string }): Promise<EndResult['kind']>
+}
+
+/** What a log says of an answer without tokens. */
+export interface Saying {
+  readonly reason?: string | undefined
+  /** The token endpoint's own words, without secrets. */
+  readonly description?: string | undefined
 }
 
 /** The facts of a session that has just begun; instants in epoch milliseconds. */
@@ -179,13 +182,13 @@ export function createSessions(options: SessionsOptions): Sessions {
     touch: store.touch,
     end,
     replaceTokens: createReplaceTokens(options),
-    async endRefused(session, { attempt, reason }) {
+    async endRefused(session, { attempt, reason, description }) {
       const { key } = session
       const { gen, endsAt } = session.record
       const forMs = endsAt - clock.wall()
       const noteRefused = (): void => {
         log.info(
-          { event: 'refresh.refused', reason, recordKey: inLog(key) },
+          { event: 'refresh.refused', reason, description, recordKey: inLog(key) },
           'the authorization server refused the refresh token: the session ends',
         )
         noteEnd({ key, reason: 'refused', user: userOf(session) })

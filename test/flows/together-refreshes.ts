@@ -2,7 +2,6 @@ import { runTogether } from '../helpers/together.ts'
 
 // Their tests wait most of the time, so several of them run at once.
 runTogether(
-  'flows/interop.test.ts',
   'flows/one-presentation.test.ts',
   'flows/refresh-background.test.ts',
   'flows/refresh-failures.test.ts',

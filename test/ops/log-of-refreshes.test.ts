@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import t from 'tap'
+import { PROFILES } from '../../sandbox/profiles.ts'
 import { logLines } from '../helpers/log-lines.ts'
 import { signInExpired } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
@@ -22,6 +23,25 @@ t.test('a refresh that failed and is granted later says so: refresh.recovered', 
   for (const ms of [recovered[0]?.ms, failed?.retryInMs]) {
     t.ok(Number.isSafeInteger(ms) && Number(ms) > 0, `${ms} is whole milliseconds`)
   }
+})
+
+t.test('the lines of a refresh without tokens have the words of the token endpoint', async (t) => {
+  const profile = PROFILES.keycloak!
+  const sandbox = await startSandbox(t, { profile, faults: { exactRedirect: false } })
+  const bff = await startBff(t, sandbox, { ...sandbox.env, OAUTH_REDIRECT: 'fixed' })
+  const words = (event: string) => logLines(bff.log(), event).map(({ description }) => description)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  sandbox.faults.set({ database: 'away' })
+  sandbox.expireAccessTokens()
+  t.equal((await browser.fetch('/flux/a')).status, 503)
+  t.strictSame(words('refresh.in_doubt'), ['For more on this error consult the server log.'])
+  sandbox.faults.set({ database: 'there' })
+  const other = bff.browser()
+  await signIn(other, sandbox)
+  sandbox.revokeAll()
+  t.equal((await other.fetch('/flux/a')).status, 401)
+  t.strictSame(words('refresh.refused'), ['Session not active'])
 })
 
 t.test('refresh.refused comes before the session.ended that it causes, which names the user', async (t) => {

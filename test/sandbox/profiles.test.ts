@@ -68,7 +68,7 @@ const FACTS: Record<string, Facts> = {
     ...{ wrongSecretCode: '401 invalid_client', withdrawn: '400 invalid_grant', oldAccess: 'lives' },
     ...{ codeTwice: 'first ends', revokedAccess: 'refresh ends', revokedRefresh: 'access ends' },
     ...{ expired: ['401 invalid_token', /error="invalid_token"/], longerCallback: 'request 400' },
-    ...{ unknownScope: 'request access_denied', refusal: 'access_denied' },
+    ...{ unknownScope: 'sign-in access_denied', refusal: 'access_denied' },
   },
   'node-oauth2-server': {
     ...{ unknown: '400 invalid_grant', wrongSecret: '400 invalid_client', used: '400 invalid_grant' },

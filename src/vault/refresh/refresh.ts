@@ -4,7 +4,7 @@ import type { Logger } from '../../log.ts'
 import type { AuthorizationServer } from '../../oauth/client.ts'
 import type { TokenOutcome } from '../../oauth/token-response.ts'
 import { withTimeout } from '../../timeout.ts'
-import type { Sessions } from '../lifecycle.ts'
+import type { Saying, Sessions } from '../lifecycle.ts'
 import type { LiveSession } from '../session.ts'
 import type { Answered } from '../store/record.ts'
 import { inLog, type SessionStore, StoreUnavailable } from '../store/store.ts'
@@ -280,17 +280,24 @@ async function conclude(
     events.refreshed(trigger, outcome?.kind ?? 'in_doubt', (at - sentAt) / 1_000)
   const retryAfter = outcome?.kind === 'unavailable' ? outcome.retryAfterSeconds : null
   if (works !== null) pass.report(works, retryAfter === null ? null : retryAfter * 1_000)
-  const reason = outcome !== null && 'reason' in outcome ? outcome.reason : undefined
+  const said = sayingOf(outcome)
   if (event !== null) {
     self.failing.note(session.key)
     const retryInMs = callers.kind === 'wait' ? Math.round(callers.ms) : 0
-    log.warn({ event, reason, retryInMs, recordKey: inLog(session.key) }, TEXTS[event])
+    log.warn({ event, ...said, retryInMs, recordKey: inLog(session.key) }, TEXTS[event])
   }
-  if (unknown !== null) warnOf(unknown, { log, self, at, recordKey: inLog(session.key) })
+  if (unknown !== null)
+    warnOf(unknown, { log, self, at, description: said.description, recordKey: inLog(session.key) })
   const recovered = outcome?.kind === 'granted' ? self.failing.take(session.key) : null
   if (recovered !== null)
     log.info({ event: 'refresh.recovered', ...recovered, recordKey: inLog(session.key) }, RECOVERED)
-  return await apply(options, presented, judgement, reason)
+  return await apply(options, presented, judgement, said)
+}
+
+/** Why an outcome brings no tokens, and the token endpoint's own words. */
+function sayingOf(outcome: TokenOutcome | null): Saying {
+  if (outcome === null || outcome.kind === 'granted') return {}
+  return { reason: outcome.reason, description: outcome.answer?.description ?? undefined }
 }
 
 const RECOVERED = 'a refresh brought tokens after attempts that failed: the session was not affected'
@@ -298,7 +305,12 @@ const RECOVERED = 'a refresh brought tokens after attempts that failed: the sess
 /** Warns once an hour of each answer, and once of each that is proven. */
 function warnOf(
   { answer, refusedGrant }: UnknownAnswer,
-  { log, self: { warnedAt }, at, recordKey }: { log: Logger; self: Self; at: number; recordKey: string },
+  {
+    log,
+    self: { warnedAt },
+    at,
+    ...line
+  }: { log: Logger; self: Self; at: number; description: string | undefined; recordKey: string },
 ): void {
   const name = `${answer} ${refusedGrant !== null}`
   if (at - (warnedAt.get(name) ?? Number.NEGATIVE_INFINITY) < WARN_EVERY_MS) return
@@ -308,7 +320,7 @@ function warnOf(
   const [status, code] = answer.split(':')
   const setting = refusedGrant === null ? undefined : `OAUTH_REFUSED_GRANT=${refusedGrant}`
   log.warn(
-    { event: 'refresh.unknown_answer', status: Number(status), error: code, setting, recordKey },
+    { event: 'refresh.unknown_answer', status: Number(status), error: code, setting, ...line },
     setting === undefined
       ? 'the token endpoint rejects a refresh in words that are not known: the session backs off alone, and its user is offered a new sign-in'
       : 'the token endpoint keeps rejecting a refresh in the same words: if they mean a dead refresh token there, add the value of setting',
@@ -320,7 +332,7 @@ async function apply(
   { store, sessions }: RefreshOptions,
   { session, attempt }: PresentedLease,
   { write, callers }: Judgement,
-  reason: string | undefined,
+  said: Saying,
 ): Promise<RefreshResult> {
   const { key, record } = session
   switch (write.kind) {
@@ -340,7 +352,7 @@ async function apply(
     }
     case 'end': {
       // Throws while Redis does not take the end. The store goes on trying, so the session still ends.
-      const ended = await sessions.endRefused(session, { attempt, reason })
+      const ended = await sessions.endRefused(session, { attempt, ...said })
       return ended === 'precondition_failed' ? callers : { kind: 'ended' }
     }
   }

@@ -13,6 +13,7 @@ import { createBrowser } from '../../helpers/browser.ts'
 import { type Teardown, waitForOutput } from '../../helpers/child.ts'
 import { freePort, listenOnLoopback } from '../../helpers/ports.ts'
 import { startBuilt } from '../../helpers/server-process.ts'
+import { MEASURED, TO_FIND } from '../../helpers/servers/measured.ts'
 import { decide, platformEnv, startSandbox } from '../../helpers/system.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -366,67 +367,11 @@ t.test('Ctrl-C ends the command with code 130 and leaves nothing behind', async 
   await t.rejects(fetch(env.PUBLIC_URL))
 })
 
-interface Measured {
-  'refused grant': Partial<Finding>
-  rotation: boolean
-  'old access token': boolean
-  'second sign-in': string
-  /** The lines that it prints for the environment, started with none of those that the profile advises. */
-  settings: string[]
-}
-
-const LIVES = { 'old access token': true, 'second sign-in': 'keeps' }
-const ENDS = { 'old access token': false, 'second sign-in': 'keeps' }
-const INVALID_GRANT = { 'refused grant': { verdict: 'ok', value: 'invalid_grant' } } as const
-const UNKNOWN_WORD = { 'refused grant': { verdict: 'warning' } } as const
-const REUSE = 'OAUTH_REUSE_SECONDS=3600'
-/** Of each measured server. */
-const SERVERS: Record<string, Measured> = {
-  'django-oauth-toolkit': {
-    ...INVALID_GRANT,
-    rotation: true,
-    ...ENDS,
-    settings: ['UPSTREAM_INVALID_TOKEN=403:empty'],
-  },
-  'django-oauth-toolkit-3': {
-    ...INVALID_GRANT,
-    rotation: true,
-    ...ENDS,
-    settings: ['UPSTREAM_INVALID_TOKEN=403:empty'],
-  },
-  doorkeeper: { ...INVALID_GRANT, rotation: true, ...LIVES, settings: [] },
-  'lemonldap-ng': {
-    ...UNKNOWN_WORD,
-    rotation: false,
-    ...LIVES,
-    settings: ['OAUTH_REFUSED_GRANT=400:invalid_request', REUSE],
-  },
-  glewlwyd: {
-    ...UNKNOWN_WORD,
-    rotation: false,
-    ...LIVES,
-    settings: ['OAUTH_REFUSED_GRANT=400:empty', REUSE],
-  },
-  'oidc-provider': { ...INVALID_GRANT, rotation: false, ...LIVES, settings: [REUSE] },
-  'node-oauth2-server': { ...INVALID_GRANT, rotation: true, ...LIVES, settings: [] },
-  oauth2orize: { ...INVALID_GRANT, rotation: true, ...LIVES, settings: [] },
-  keycloak: { ...INVALID_GRANT, rotation: true, ...LIVES, settings: [] },
-  hydra: { ...INVALID_GRANT, rotation: true, ...ENDS, settings: [] },
-  'spring-authorization-server': { ...INVALID_GRANT, rotation: false, ...ENDS, settings: [REUSE] },
-  authlib: { ...INVALID_GRANT, rotation: true, ...ENDS, settings: [] },
-  dex: {
-    ...{ ...UNKNOWN_WORD, rotation: true, 'old access token': true, 'second sign-in': 'ends refresh' },
-    settings: ['UPSTREAM_INVALID_TOKEN=403:/error=access_denied', 'OAUTH_REFUSED_GRANT=400:invalid_request'],
-  },
-}
-/** What the measurement itself finds. */
-const TO_FIND = ['OAUTH_REFUSED_GRANT', 'OAUTH_REUSE_SECONDS', 'UPSTREAM_INVALID_TOKEN']
-
 t.test('every measured server has its findings', async (t) => {
-  t.strictSame(Object.keys(SERVERS).sort(), Object.keys(PROFILES).sort())
+  t.strictSame(Object.keys(MEASURED).sort(), Object.keys(PROFILES).sort())
 })
 
-for (const [name, { settings, ...expected }] of Object.entries(SERVERS))
+for (const [name, { settings, ...expected }] of Object.entries(MEASURED))
   t.test(`${name} is measured as what it is, and the settings that it needs are printed`, async (t) => {
     const { sandbox, env } = await atServer(t, name)
     const live = await startLive(t, sandbox, { flux: 'DEMO/power', env })

@@ -15,6 +15,8 @@ import { answered, TIMING, UNAVAILABLE } from './virtual-replicas.ts'
 const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
 const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }
 const ALWAYS = { expiresAt: 1_000, lifeSeconds: 0 }
+/** The refresh token ends first, later, or with the issue. */
+const REFRESH_ENDS = (refreshExpiresAt: number) => ({ ...HOUR, refreshExpiresAt })
 
 t.test('when a session is due, and how long a lease and a presentation last', async (t) => {
   const rows: [string, number, number][] = [
@@ -23,6 +25,15 @@ t.test('when a session is due, and how long a lease and a presentation last', as
     ['the background refresh is ahead of expiry', dueAt(HOUR, TIMING, 0), 3_300_000],
     ['and delayed by up to a fifth of that lead time', dueAt(HOUR, TIMING, 0.5), 3_330_000],
     ['also for a short life', dueAt(SHORT, TIMING, 0), 4_000],
+    [
+      'ahead of the end of the refresh token if that is earlier',
+      dueAt(REFRESH_ENDS(1_800_000), TIMING, 0),
+      1_500_000,
+    ],
+    ['also by a request', neededAt(REFRESH_ENDS(1_800_000), TIMING), 1_770_000],
+    ['a third of what is left of it at most', dueAt(REFRESH_ENDS(60_000), TIMING, 0), 40_000],
+    ['a refresh token that ends later changes nothing', dueAt(REFRESH_ENDS(7_200_000), TIMING, 0), 3_300_000],
+    ['one that ends at once is presented after a pause', dueAt(REFRESH_ENDS(0), TIMING, 0), 10_000],
     ['refreshes of a token that is always due have a pause', dueAt(ALWAYS, TIMING, 0.9), 11_000],
     ['a presentation may have no response for 30 s', resetAfterMs(10_000), 30_000],
     ['or for three timeouts, if that is longer', resetAfterMs(20_000), 60_000],

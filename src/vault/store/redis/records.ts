@@ -7,6 +7,7 @@ import {
   type RecordStore,
   type RefreshStore,
   recordMembers,
+  type StoredRecord,
   stateOf,
 } from '../record.ts'
 import { createRun, type RecordChange, type RecordCommands, type Shown, type WriteReply } from '../run.ts'
@@ -47,7 +48,8 @@ export function createRedisRecords(
     if (value === null) return { record: null, version: '', now }
     if (typeof value !== 'string') return hashShown(value, now)
     const end = value.indexOf('\n') + 1
-    return { record: decodeFacts(value.slice(0, end), value.slice(end)), version: value.slice(0, end), now }
+    const facts = value.slice(0, end)
+    return { record: decoded(facts, value.slice(end)), version: facts, now }
   }
 
   async function write(
@@ -128,7 +130,7 @@ export function createRedisRecords(
       })
       if (bytes?.length === 0) return null
       const end = bytes?.indexOf('\n') ?? -1
-      if (end >= 0) return stateOf(decodeFacts(bytes!.toString('latin1', 0, end), ''), idleMs)
+      if (end >= 0) return stateOf(decoded(bytes!.toString('latin1', 0, end), ''), idleMs)
       const { record } = await read(key, 'readState', COMMAND_TIMEOUT_MS)
       return record === null ? null : stateOf(record, idleMs)
     },
@@ -140,6 +142,15 @@ export function createRedisRecords(
       const [reason = '', at] = why.split(' ')
       return { reason, at: Number(at) }
     },
+  }
+}
+
+/** The record of this text. One that is damaged is a failure of the store for its session alone. */
+function decoded(facts: string, tokens: string): StoredRecord {
+  try {
+    return decodeFacts(facts, tokens)
+  } catch (error) {
+    throw new StoreUnavailable(new Error('the record of a session is damaged', { cause: error }))
   }
 }
 
