@@ -68,13 +68,15 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
     const led = await lead({})
     const first = judge(led, config)
     const isGood = first.verdict === 'ok'
-    // What comes back to our callback has proven both: no server redirects to a callback that it does not know.
+    // Most servers answer at our callback only once they know client and callback; django-oauth-toolkit answers
+    // prompt=none at any address.
     const unknownScope = isGood ? await lead({ scope: `doctor-${nonce}` }) : null
-    const silent =
-      isGood && (oauth.issuer !== null || unknownScope?.kind !== 'back')
-        ? await lead({ prompt: 'none' })
-        : null
-    const proven = unknownScope?.kind === 'back' || silent?.kind === 'back'
+    const isBack = unknownScope?.kind === 'back'
+    const silent = isGood && (oauth.issuer !== null || !isBack) ? await lead({ prompt: 'none' }) : null
+    const proven =
+      isBack ||
+      (silent?.kind === 'back' &&
+        (await lead({ prompt: 'none', redirect_uri: `${redirectUri}/doctor` })).kind !== 'back')
     const issuer = silent !== null && oauth.issuer !== null ? [judgeIssuer(silent, oauth)] : []
     return {
       findings: [proven ? PROVEN : first, ...issuer],

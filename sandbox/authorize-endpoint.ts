@@ -63,6 +63,9 @@ export function createAuthorizeEndpoint({
     const isClient = query.get('client_id') === settings.client.clientId && !repeated('client_id')
     const isCallback =
       !repeated('redirect_uri') && accounts.isRedirectUri(redirectUri, faults.current().exactRedirect)
+    const { pkce, nonce, promptNone } = faults.current()
+    const isSilent = query.get('prompt') === 'none'
+    if (isSilent && promptNone === 'refuse-anywhere') return redirectBack(back, { error: 'login_required' })
     if (!isClient || !isCallback) {
       if (!isTime(profile?.signIn.refusesCallback)) return request
       return isClient
@@ -77,9 +80,7 @@ export function createAuthorizeEndpoint({
     if ([...query.keys()].some(repeated)) return redirectBack(back, { error: 'invalid_request' })
     if (responseType === null) return redirectBack(back, { error: 'invalid_request' })
     if (responseType !== flow) return redirectBack(back, { error: 'unsupported_response_type' })
-    const { pkce, nonce, promptNone } = faults.current()
-    if (promptNone === 'refuse' && query.get('prompt') === 'none')
-      return redirectBack(back, { error: 'login_required' })
+    if (isSilent && promptNone === 'refuse') return redirectBack(back, { error: 'login_required' })
     if (!isTime(profile?.signIn.refusesScope)) return request
     const scope = accounts.grantedScope(asked, ownAddress())
     if (scope === null) return refuse(back, 'authorize: scope', 'invalid_scope')

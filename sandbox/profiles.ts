@@ -645,7 +645,13 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       },
       ...each(TOKENS, EMPTY_403),
     },
-    faults: { ...USUAL, pkce: 'require', rotateAccess: true, revocation: 'both' },
+    faults: {
+      ...USUAL,
+      promptNone: 'refuse-anywhere',
+      pkce: 'require',
+      rotateAccess: true,
+      revocation: 'both',
+    },
     env: { OAUTH_REDIRECT: 'fixed', OAUTH_SCOPE: 'read write', UPSTREAM_INVALID_TOKEN: '403:empty' },
     kept: {
       setting: 'REFRESH_TOKEN_GRACE_PERIOD_SECONDS = 60',

@@ -8,7 +8,11 @@ t.test(
   async (t) => {
     const redis = await startRedis(t)
     const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: 'http://localhost/registered' } })
-    const bff = await startBff(t, sandbox, { REDIS_URL: redis.url, SESSION_CACHE_MS: '0', STORE_WAIT_MS: '0' })
+    const bff = await startBff(t, sandbox, {
+      REDIS_URL: redis.url,
+      SESSION_CACHE_MS: '0',
+      STORE_WAIT_MS: '0',
+    })
     const client = new Redis(redis.url)
     t.teardown(() => client.disconnect())
     const [damaged, other] = [bff.browser(), bff.browser()]

@@ -26,7 +26,12 @@ const BEFORE = { wrongSecret: 'client', wrongScope: 'sign-in page', wrongCallbac
 const AFTER = { wrongSecret: 'client', wrongScope: 'not seen', wrongCallback: 'not seen' } as const
 export const MATRIX: Readonly<Record<string, Row>> = {
   'django-oauth-toolkit': { proven: false, ...AFTER, missingSlash: 'client', wrongIssuer: 'not seen' },
-  'django-oauth-toolkit-3': { proven: false, ...AFTER, missingSlash: 'client', wrongIssuer: 'not seen' },
+  'django-oauth-toolkit-3': {
+    proven: false,
+    ...AFTER,
+    missingSlash: 'client',
+    wrongIssuer: 'checks nothing',
+  },
   doorkeeper: { proven: false, ...AFTER, wrongIssuer: 'not seen' },
   'lemonldap-ng': { proven: false, ...AFTER, wrongIssuer: 'not seen' },
   glewlwyd: { proven: true, ...BEFORE, wrongIssuer: 'not seen' },
