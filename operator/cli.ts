@@ -34,7 +34,8 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
                       further activity, flow, token generation, client, whether
                       it is bound to a device
   explain <id>        says what the record of one session shows: whose it is, when it ends, its refreshes
-                      and the last doubt; the 12 digits of a log line or of /auth/session are enough
+                      and the last doubt; for an hour after its end, when and why it ended; the 12 digits
+                      of a log line or of /auth/session are enough
   end <id>            ends one session; the beginning of its id is enough
   list --user <id>    prints the sessions of one user, by the whole id that the platform gives, where
                       OPERATIONS_FILE has an identity

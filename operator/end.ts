@@ -12,18 +12,20 @@ const REVOCATIONS_AT_ONCE = 8
 const LAST_REVOCATIONS_MS = 5_000
 
 /** The key of the session whose id begins with `id`. null, after a warning, where there is none or more than one. */
-export async function findOne(
+async function findOne(
   { store, terminal }: Pick<CommandOptions, 'store' | 'terminal'>,
   id: string,
 ): Promise<RecordKey | null> {
   const found = await findKey(store, id)
   if (found.kind === 'one') return found.key
   terminal.warn(
-    found.kind === 'none'
-      ? `There is no session whose id begins with ${id}.`
-      : `The ids of ${found.count} sessions begin with ${id}: add more digits.`,
+    found.kind === 'none' ? `There is no session whose id begins with ${id}.` : severalBegin(found, id),
   )
   return null
+}
+
+export function severalBegin({ count }: { count: number }, id: string): string {
+  return `The ids of ${count} sessions begin with ${id}: add more digits.`
 }
 
 /** Ends the session whose id begins with `id`. False where there is none or more than one. */
@@ -75,11 +77,23 @@ type FoundKey = { kind: 'one'; key: RecordKey } | { kind: 'none' } | { kind: 'se
 const WHOLE_ID = 64
 
 /** The session whose id begins with `beginning`. A whole id is not looked up. */
-async function findKey(store: Pick<SessionStore, 'keys'>, beginning: string): Promise<FoundKey> {
+export async function findKey(store: Pick<SessionStore, 'keys'>, beginning: string): Promise<FoundKey> {
+  return await findIn(distinct(store), beginning)
+}
+
+/** The session that has ended, whose id begins with `beginning` and whose reason is kept. */
+export async function findEnded(
+  store: Pick<SessionStore, 'endedKeys'>,
+  beginning: string,
+): Promise<FoundKey> {
+  return await findIn(distinct({ keys: () => store.endedKeys(beginning) }), beginning)
+}
+
+async function findIn(batches: AsyncIterable<RecordKey[]>, beginning: string): Promise<FoundKey> {
   if (beginning.length === WHOLE_ID) return { kind: 'one', key: beginning }
   let first: RecordKey | null = null
   let count = 0
-  for await (const batch of distinct(store)) {
+  for await (const batch of batches) {
     for (const key of batch) {
       if (!key.startsWith(beginning)) continue
       first ??= key

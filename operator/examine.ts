@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { type Config, parseConfig } from '../src/config/config.ts'
 import { pathOfOperation } from '../src/config/operation.ts'
@@ -7,7 +8,8 @@ import { checkClient } from './check-client.ts'
 import { checkEgress, checkPublicOrigin, checkResourceServer } from './check-http.ts'
 import { checkClocks, checkRedis } from './check-redis.ts'
 import { checkSignInPage } from './check-sign-in.ts'
-import { type Finding, fault, ok, warning } from './report.ts'
+import type { LiveOptions } from './measure/live.ts'
+import { type Finding, ofEnvironment, ok, warning } from './report.ts'
 
 export const DOCTOR_HELP = `Checks a deployment before users come: configuration, Redis, both servers of the platform,
 and whether PUBLIC_URL leads to this server. Without --live it changes nothing, here or at the platform.
@@ -23,6 +25,9 @@ and whether PUBLIC_URL leads to this server. Without --live it changes nothing, 
   --site WAC/ID --write                 with --live: changes this site, which must be made for tests, and puts it back
   --restore FILE                        with --site: JSON with name, description, code and parentInfrastructureID of the
               site as they are now; not needed if OPERATIONS_FILE declares a GET of the site
+  --draft URL...                        with --live: reads these addresses of the resource server, by GET alone, and prints a
+              draft of OPERATIONS_FILE, with what is guessed in it
+  --out FILE                            with --draft: writes the draft into this file too, which must not exist
   --version   prints the version
   --help      prints this text
 
@@ -36,7 +41,7 @@ type DoctorCommand =
   | { kind: 'help' }
   | { kind: 'version' }
   | { kind: 'check'; json: boolean }
-  | { kind: 'live'; json: boolean; flux: string | null; site: string | null; restore: string | null }
+  | ({ kind: 'live' } & LiveOptions)
   | { kind: 'wrong'; message: string }
 
 /** Reads the arguments of a command line; `wrong` for faulty ones. */
@@ -48,17 +53,23 @@ export function parseDoctorArguments(args: readonly string[]): DoctorCommand {
     site: { type: 'string' },
     write: { type: 'boolean' },
     restore: { type: 'string' },
+    draft: { type: 'string', multiple: true },
+    out: { type: 'string' },
     help: { type: 'boolean', short: 'h' },
     version: { type: 'boolean' },
   } as const
   try {
-    const { values } = parseArgs({ args: [...args], options })
+    const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals: true })
     if (values.help) return { kind: 'help' }
     if (values.version) return { kind: 'version' }
     const { json = false, live = false, write = false, flux = null, site = null, restore = null } = values
-    const message = wrongUse({ live, write, flux, site, restore })
+    const { out = null } = values
+    const message =
+      wrongUse({ live, write, flux, site, restore }) ??
+      wrongDraft({ live, named: values.draft ?? [], more: positionals, out })
     if (message !== null) return { kind: 'wrong', message }
-    return live ? { kind: 'live', json, flux, site, restore } : { kind: 'check', json }
+    const draft = [...(values.draft ?? []), ...positionals]
+    return live ? { kind: 'live', json, flux, site, restore, draft, out } : { kind: 'check', json }
   } catch (error) {
     return { kind: 'wrong', message: (error as Error).message }
   }
@@ -91,13 +102,27 @@ function wrongUse(given: {
   return null
 }
 
+function wrongDraft(given: {
+  live: boolean
+  named: readonly string[]
+  more: readonly string[]
+  out: string | null
+}): string | null {
+  const { live, named, more, out } = given
+  if (named.length === 0 && more.length > 0) return `${JSON.stringify(more[0])} is no option`
+  if (named.length > 0 && !live) return '--draft belongs to --live'
+  if (out === null) return null
+  if (named.length === 0) return '--out belongs to --draft'
+  return existsSync(out) ? `--out ${JSON.stringify(out)} is there already: name a new file` : null
+}
+
 /** The findings in the order of the report; `isFaulty`: the environment has faults, so nothing else was checked. */
 export async function examine(env: Environment): Promise<{ findings: Finding[]; isFaulty: boolean }> {
   const parsed = parseConfig(env)
   if (!parsed.ok) {
-    const faults = parsed.faults.map((text) => fault('configuration', text))
+    const faults = parsed.faults.map((text) => ofEnvironment('fault', text))
     return {
-      findings: [...faults, ...parsed.hints.map((text) => warning('configuration', text))],
+      findings: [...faults, ...parsed.hints.map((text) => ofEnvironment('warning', text))],
       isFaulty: true,
     }
   }
@@ -137,7 +162,7 @@ const THROUGH_PROXY = /cannot be reached: the egress proxy/
 function configuration(warnings: readonly string[]): Finding[] {
   return warnings.length === 0
     ? [ok('configuration', 'no fault, no warning')]
-    : warnings.map((text) => warning('configuration', text))
+    : warnings.map((text) => ofEnvironment('warning', text))
 }
 
 /** The declared operations, so that an operator sees what a page may call. */

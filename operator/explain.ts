@@ -1,26 +1,77 @@
 import { createKeyring } from '../src/keyring.ts'
 import { openTokens, passedLimit, type RecordKey, type SessionRecord } from '../src/vault/vault.ts'
 import type { CommandOptions } from './cli.ts'
-import { findOne } from './end.ts'
+import { findEnded, findKey, severalBegin } from './end.ts'
 import { asciiJson } from './in-ascii.ts'
 
-/** Says what the record of one session shows, by the beginning of its id. False where there is none or more than one. */
+/**
+ * Says what the record of one session shows, by the beginning of its id, or why it ended. False where nothing is known, or
+ * there is more than one.
+ */
 export async function explain(
-  { store, config, terminal, clock }: CommandOptions,
+  options: CommandOptions,
   { id, json }: { id: string; json: boolean },
 ): Promise<boolean> {
-  const key = await findOne({ store, terminal }, id)
-  if (key === null) return false
-  const record = await store.read(key)
-  if (record === null) {
-    terminal.warn(`There is no session with the id ${key}.`)
+  const { store, config, terminal, clock } = options
+  const found = await findKey(store, id)
+  if (found.kind === 'several') {
+    terminal.warn(severalBegin(found, id))
     return false
   }
+  const key = found.kind === 'one' ? found.key : null
+  const record = key === null ? null : await store.read(key)
+  if (key === null || record === null) return await explainEnded(options, { id, json })
   const opened = openTokens(createKeyring(config.sessionSecrets), key, record.tokens)
   const facts = factsOf(key, record, opened?.tokens ?? null, clock.wall())
   if (json) await terminal.print(asciiJson(facts))
   else for (const sentence of sentencesOf(facts)) await terminal.print(sentence)
   return true
+}
+
+const LOG_DIGITS = 12
+
+/** What is known of a session that has no record. */
+async function explainEnded(
+  { store, terminal }: CommandOptions,
+  { id, json }: { id: string; json: boolean },
+): Promise<boolean> {
+  const found = await findEnded(store, id)
+  if (found.kind === 'several') {
+    terminal.warn(severalBegin(found, id))
+    return false
+  }
+  const end = found.kind === 'one' ? await store.readEnd(found.key) : null
+  if (found.kind === 'none' || end === null) {
+    terminal.warn(
+      `There is no session whose id begins with ${id}. If there was one, it ended more than an hour ago, or Redis lost it.`,
+    )
+    terminal.warn(inLogs(id))
+    return false
+  }
+  const { reason, at } = end
+  if (json) await terminal.print(asciiJson({ id: found.key, ended: { reason, at: iso(at) } }))
+  else {
+    await terminal.print(
+      `Session ${found.key.slice(0, LOG_DIGITS)} ended at ${iso(at)}: ${WHY[reason] ?? `the reason is ${reason}`}. Its record is deleted.`,
+    )
+    await terminal.print(inLogs(found.key))
+  }
+  return true
+}
+
+/** By the reasons of `session.ended`. */
+const WHY: Readonly<Record<string, string>> = {
+  logout: 'its user signed out',
+  idle: 'its browser was not active for SESSION_IDLE_SECONDS',
+  absolute: 'it reached SESSION_MAX_SECONDS, or had no refresh token and its access token expired',
+  refused:
+    'the platform refused its refresh token, or its only access token (refresh.refused in the log has the answer)',
+  replaced: 'its browser signed in again',
+  operator: 'npm run sessions ended it',
+}
+
+function inLogs(id: string): string {
+  return `In the log of all replicas, login.succeeded with "recordKey":"${id.slice(0, LOG_DIGITS)}" says when a session began, session.ended when and why it ended, and whose it was.`
 }
 
 type Tokens = NonNullable<ReturnType<typeof openTokens>>['tokens']

@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { operationFaults } from '../src/config/checks.ts'
-import { readVariables } from '../src/config/config.ts'
-import { type Declarations, readOperations } from '../src/config/operations-file.ts'
 import { VERSION } from '../src/version.ts'
+import { printable } from './in-ascii.ts'
+import { declarationsOf } from './operation-faults.ts'
 import { typesOf } from './operation-types.ts'
 
 const SOUND = 0
@@ -19,8 +18,8 @@ const HELP = `Checks a file of declared operations, and makes typed calls of it 
   --help         prints this text
   --version      prints the version
 
-Without FILE the command reads that of OPERATIONS_FILE. If WAC, WAC_ALLOWED or OAUTH_FLOWS are set, check holds the file
-against them as the server does.
+Without FILE the command reads that of OPERATIONS_FILE. With variables of the server that matter to the file (WAC,
+WAC_ALLOWED, OAUTH_FLOWS, BASE_URL, AUTH_URL, OAUTH_..._URL) the file is held against them as the server does.
 
 Exit code 0: no fault. 2: faults, no such file, or called wrongly.
 `
@@ -45,25 +44,14 @@ function main(args: readonly string[]): number {
   } catch (error) {
     return wrong(`${path} cannot be read (${(error as NodeJS.ErrnoException).code}).`)
   }
-  const { faults, ...declared } = readOperations(text)
-  const all = [...faults, ...faultsWithEnvironment(declared)]
-  if (all.length > 0) {
-    process.stderr.write(`${all.map((fault) => `${path} ${fault}`).join('\n')}\n`)
+  const { faults, ...declared } = declarationsOf(text, process.env)
+  if (faults.length > 0) {
+    process.stderr.write(faults.map((fault) => `${printable(`${path} ${fault}`)}\n`).join(''))
     return WRONG
   }
   if (name === 'types') return print(typesOf(declared.operations))
   const { length } = declared.operations
   return print(`${path}: ${length} ${length === 1 ? 'operation' : 'operations'}, no fault\n`)
-}
-
-/** What the server would find between the file and other variables. Faults of those are not the file's. */
-function faultsWithEnvironment(declared: Declarations): string[] {
-  const read = readVariables(process.env, ['WAC', 'WAC_ALLOWED', 'OAUTH_FLOWS'])
-  const { WAC, WAC_ALLOWED, OAUTH_FLOWS } = process.env
-  if (!read.ok || !(WAC || WAC_ALLOWED || OAUTH_FLOWS)) return []
-  return operationFaults({ ...read.values, OPERATIONS_FILE: declared }).map((fault) =>
-    fault.replace(/^OPERATIONS_FILE /, ''),
-  )
 }
 
 function print(text: string): number {

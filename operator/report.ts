@@ -1,5 +1,5 @@
 import { formsOf, hideForms } from '../src/oauth/foreign-text.ts'
-import { inAscii } from './in-ascii.ts'
+import { inAscii, printable } from './in-ascii.ts'
 
 /** The result of one check or measurement. */
 export interface Finding {
@@ -32,6 +32,11 @@ export function fault(check: string, message: string, setting: string | null = n
   return found(check, { verdict: 'fault', message, setting })
 }
 
+/** A finding about the environment or a file of the operator, in their own words. */
+export function ofEnvironment(verdict: 'warning' | 'fault', text: string): Finding {
+  return { check: 'configuration', verdict, value: null, message: printable(text), setting: null }
+}
+
 function found(check: string, { verdict = 'ok', value = null, message, setting = null }: Draft): Finding {
   return { check, verdict, value, message: inAscii(message), setting }
 }
@@ -50,6 +55,8 @@ export interface Report {
   add(check: string, finding: Draft): void
   /** Text for a person: with `--json` it goes to stderr. */
   say(text: string): void
+  /** A text of many lines in ASCII, to be copied. */
+  document(check: string, text: string, message: string): void
   /** An address for the operator's browser, secrets included. */
   show(check: string, address: string, message: string): void
   /** From now on this text is replaced wherever it would be printed. */
@@ -88,6 +95,11 @@ export function createReport(options: {
     show(check, address, message) {
       if (json) out(JSON.stringify({ check, verdict: 'ok', value: address, message, setting: null }))
       else out(`${message}:\n\n  ${address}\n`)
+    },
+    document(check, text, message) {
+      const value = hideForms(text, forms)
+      if (json) out(JSON.stringify({ check, verdict: 'ok', value, message, setting: null }))
+      else out(`${message}:\n\n${value}\n`)
     },
     say: (text) => (json ? error : out)(clean(text)),
     hide(secret) {

@@ -8,6 +8,7 @@ import { VERSION } from '../src/version.ts'
 import { type Command, createTerminal, HELP, parseArguments } from './cli.ts'
 import { runCommand } from './commands.ts'
 import { parseOperatorConfig } from './config.ts'
+import { printable } from './in-ascii.ts'
 
 const DONE = 0
 const NOT_DONE = 1
@@ -58,7 +59,7 @@ async function run(command: Exclude<Command, { kind: 'help' | 'version' | 'wrong
   if (!parsed.ok) {
     terminal.warn('The environment has faults:')
     for (const text of [...parsed.faults, ...envFileHints(process.env, 'dist/sessions.js')])
-      terminal.warn(`  ${text}`)
+      process.stderr.write(`  ${printable(text)}\n`)
     return WRONG
   }
   const { config } = parsed

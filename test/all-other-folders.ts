@@ -12,5 +12,6 @@ runTogether(
   'vault',
   'spa',
   'tracing',
+  'operator/draft',
   'operator/measure',
 )

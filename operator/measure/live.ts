@@ -3,7 +3,10 @@ import { type Config, parseConfig } from '../../src/config/config.ts'
 import type { Environment } from '../../src/config/secrets.ts'
 import { listenFailure } from '../../src/process/listen.ts'
 import { Secret } from '../../src/secret.ts'
-import { createReport, type Report } from '../report.ts'
+import { measureDraft, patternsFor } from '../draft/draft.ts'
+import type { Pattern } from '../draft/pattern.ts'
+import { printable } from '../in-ascii.ts'
+import { createReport, ofEnvironment, type Report } from '../report.ts'
 import {
   type Held,
   measureRefresh,
@@ -34,6 +37,10 @@ export interface LiveOptions {
   site: string | null
   /** A file with the members of that site. */
   restore: string | null
+  /** Addresses of the resource server for a draft of `OPERATIONS_FILE`. */
+  draft: readonly string[]
+  /** A new file for that draft. */
+  out: string | null
   /** Seconds after its use at which a used refresh token is presented again. */
   reuseDelays?: readonly number[]
 }
@@ -68,10 +75,14 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
   if (typeof original === 'string') faults.push(original)
   if (parsed.ok && !parsed.config.oauth.flows.has('code'))
     faults.push('OAUTH_FLOWS must have code: --live measures that flow')
+  const { patterns, faults: ofDraft } = parsed.ok
+    ? patternsFor(options.draft, parsed.config, env)
+    : { patterns: [], faults: [] }
+  faults.push(...ofDraft)
   const report = createReport({ json: options.json, out: around.out, error: around.error })
   const refuse = (text: string): void => {
-    if (options.json) report.add('configuration', { verdict: 'fault', message: text })
-    else around.error(text)
+    if (options.json) around.out(JSON.stringify(ofEnvironment('fault', text)))
+    else around.error(printable(text))
   }
   if (!parsed.ok || typeof original === 'string' || faults.length > 0) {
     for (const text of faults) refuse(text)
@@ -91,7 +102,7 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
   }
   const context = { config, report, operator, signIns, platform: createPlatform(config, operator) }
   try {
-    return await measure(context, { ...options, original })
+    return await measure(context, { ...options, original, patterns })
   } finally {
     operator.close()
     await context.platform.close()
@@ -101,7 +112,10 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
 
 async function measure(
   context: Context,
-  options: LiveOptions & { original: Parameters<typeof createSiteTest>[0]['original'] | null },
+  options: LiveOptions & {
+    original: Parameters<typeof createSiteTest>[0]['original'] | null
+    patterns: readonly Pattern[]
+  },
 ): Promise<number> {
   const { config, report, signIns } = context
   const held: Held[] = []
@@ -124,6 +138,7 @@ async function measure(
       if (guard.closed === null) {
         if (options.flux !== null) await measureFlux(context, token, options.flux)
         await measureOperations(context, token)
+        if (options.patterns.length > 0) await measureDraft(context, token, options)
         siteTest = await prepareSite(context, options, () => held.at(-1)!.accessToken)
         await siteTest?.run()
         await siteTest?.restore()
@@ -132,6 +147,7 @@ async function measure(
         for (const [check, asked] of [
           ['flux', options.flux],
           ['site', options.site],
+          ['draft', options.draft[0] ?? null],
         ] as const)
           if (asked !== null) report.add(check, notMeasured(guard.closed))
       const rotation = await measureRefresh(context, first, guard, hold)

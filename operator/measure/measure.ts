@@ -364,7 +364,8 @@ export function probeOf(config: Config, flux: string | null): { path: string; is
     : { path, isRead: true }
 }
 
-const TYPE_OF: Readonly<Record<Format, RegExp>> = {
+/** What the type of a response says of its format. */
+export const TYPE_OF: Readonly<Record<Format, RegExp>> = {
   JSON: /json/i,
   XML: /xml/i,
   CSV: /csv/i,

@@ -46,7 +46,8 @@ export function relationFaults(values: Partial<Values>): string[] {
     faults.push(`SESSION_SECRET is that of docker-compose.yml, which everyone knows; ${HOW_TO_MAKE_ONE}`)
   }
   const { OPERATIONS_FILE: file } = values
-  const mayRead = file === undefined || file?.operations.some(({ application }) => application)
+  const mayRead =
+    file === undefined || file?.isPartial || file?.operations.some(({ application }) => application)
   if (values.OAUTH_FLOWS?.has('client') && values.CLIENT_FLUX_ALLOWED === null && !mayRead) {
     faults.push('CLIENT_FLUX_ALLOWED is required with the client flow (entries wac/fluxId, or *)')
   }

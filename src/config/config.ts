@@ -72,7 +72,8 @@ export function describeFaults({
 
 type ReadVariables<Name extends VariableName> =
   | { readonly ok: true; readonly values: Pick<Values, Name> }
-  | { readonly ok: false; readonly faults: readonly string[] }
+  /** `values`: of the others. */
+  | { readonly ok: false; readonly faults: readonly string[]; readonly values: Partial<Pick<Values, Name>> }
 
 /** The values of the named variables, or every fault in them and between them. Reads no other variable. */
 export function readVariables<Name extends VariableName>(
@@ -84,11 +85,14 @@ export function readVariables<Name extends VariableName>(
   for (const name of names) {
     const value = readValue(TABLE[name], readVariableText(env, name, TABLE[name].secret))
     if (value instanceof Refused) faults.push(...value.faults.map((fault) => `${name} ${fault}`))
-    else read.set(name, value)
+    const sound = value instanceof Refused ? value.sound : value
+    if (sound !== undefined) read.set(name, sound)
   }
   const values = Object.fromEntries(read) as Partial<Values>
   faults.push(...relationFaults(values))
-  return faults.length > 0 ? { ok: false, faults } : { ok: true, values: values as Pick<Values, Name> }
+  return faults.length > 0
+    ? { ok: false, faults, values }
+    : { ok: true, values: values as Pick<Values, Name> }
 }
 
 function readValue(variable: (typeof TABLE)[VariableName], text: string | null | Refused): unknown {

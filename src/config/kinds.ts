@@ -10,6 +10,8 @@ export class Refused {
   readonly fault: string
   /** All of them, the first included. */
   readonly faults: readonly string[]
+  /** The part of the value that has no fault, to be held against other variables; undefined for none. */
+  sound: unknown
 
   constructor(...faults: readonly string[]) {
     this.fault = faults[0] ?? ''

@@ -70,7 +70,8 @@ function schemaOf(operation: Operation) {
               { schema: format === 'JSON' ? json : { type: 'string' } },
             ]),
           ),
-          ...ANY_TYPE,
+          // A generated client would have the schema or anything, which is anything.
+          ...(response === null ? ANY_TYPE : {}),
         }
   return {
     operationId: name,

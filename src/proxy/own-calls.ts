@@ -11,8 +11,10 @@ interface OwnCall {
   readonly method: 'GET' | 'PUT'
   /** Below `BASE_URL`. */
   readonly path: string
-  /** Of a GET. Default JSON. */
-  readonly format?: Format
+  /** As it is sent, without `?`. */
+  readonly query?: string
+  /** Of a GET; null leaves it to the resource server. Default JSON. */
+  readonly format?: Format | null
   /** Whether the query names it too. Default true. */
   readonly formatInQuery?: boolean
   readonly body?: object
@@ -40,22 +42,22 @@ export function createOwnCalls(
 
   return {
     /** Rejects with undici's error, a `TimeoutError`, or the status of a refusal whose body is not whole. */
-    async call(
-      token: Secret,
-      { method, path, format = 'JSON', formatInQuery = true, body, fields = {}, requestId }: OwnCall,
-    ) {
+    async call(token: Secret, call: OwnCall) {
+      const { method, path, format = 'JSON', formatInQuery = true, body, fields = {}, requestId } = call
       const secret = token.reveal()
       const inQuery = upstream.tokenIn === 'query'
+      const namesFormat = formatInQuery && format !== null
       const query = [
-        ...(method === 'GET' && formatInQuery ? [`format=${format}`] : []),
+        ...(method === 'GET' && namesFormat ? [`format=${format}`] : []),
+        ...(call.query ? [call.query] : []),
         ...(inQuery ? [`access_token=${encodeURIComponent(secret)}`] : []),
       ].join('&')
       const response = await pool.request({
         method,
         path: `${pathname.replace(/\/$/, '')}${path}${query === '' ? '' : `?${query}`}`,
         headers: [
-          ...[...fixed, 'x-request-id', requestId, 'accept', MEDIA_TYPE[format]],
-          ...['content-type', MEDIA_TYPE[format]],
+          ...[...fixed, 'x-request-id', requestId, 'accept', format === null ? '*/*' : MEDIA_TYPE[format]],
+          ...(namesFormat || body !== undefined ? ['content-type', MEDIA_TYPE[format ?? 'JSON']] : []),
           ...Object.entries({ 'accept-encoding': 'identity', ...fields }).flat(),
           ...(inQuery ? [] : ['authorization', `Bearer ${secret}`]),
         ],

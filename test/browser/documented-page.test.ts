@@ -30,9 +30,13 @@ export const showSignInButton = (error) => show('out: ' + error)
 Object.assign(window, { show, texts })
 `
 const ENTRY = `
+import { texts } from './page'
 const find = (selector) => document.querySelector(selector)
-if (location.pathname === '/expiry')
+if (location.pathname === '/expiry' || location.pathname === '/polls')
   import('./warn').then(({ warnBeforeEnd }) => warnBeforeEnd(find('#expiry'), find('#stay')))
+if (location.pathname === '/polls')
+  import('./poll').then(({ poll }) => poll('temperature', 0.2, () => texts.push('read'), () => {}))
+else if (location.pathname === '/expiry') {}
 else if (location.pathname === '/readme') import('./readme')
 else {
   import('./popup').then(({ openSignIn }) => { window.openSignIn = openSignIn })
@@ -52,6 +56,7 @@ async function buildPage(): Promise<string> {
     'src/sign-in.ts': printed('Sign in'),
     'src/data.ts': printed('Read and change data'),
     'src/explain.ts': recipe('explain.ts'),
+    'src/poll.ts': recipe('poll.ts'),
     'src/page.ts': VIEW,
     'src/popup.ts': recipe('popup.ts'),
     'src/download.ts': recipe('download.ts'),
@@ -196,6 +201,15 @@ t.test('the warning of docs/spa.md appears before the session ends, and extends 
   await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
   await warning.waitFor({ state: 'detached' })
   t.strictSame(demo.complaints, [])
+})
+
+t.test('a page that polls is warned before its session ends all the same', async (t) => {
+  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page, SESSION_IDLE_SECONDS: '6' } })
+  const tab = await openTab(demo, '/auth/login?returnTo=/polls')
+  await decideOnPage(tab, demo.reverseProxy.publicUrl)
+  await tab.locator('#expiry[open]').waitFor()
+  t.ok(Number(await tab.evaluate('texts.length')) > 0, 'it has read meanwhile')
+  await tab.close()
 })
 
 t.test('a session of 30 days does not make the page of the warning ask without end', async (t) => {

@@ -40,6 +40,19 @@ t.test('a sound file is read, with what it leaves out filled in', async (t) => {
   t.strictSame(configOf({}).operations, [])
 })
 
+t.test('what has no fault of its own is held against other variables at once', async (t) => {
+  const none = { method: 'GET', path: '/WUM', account: 'none' }
+  const operations = { Read: { ...none, formats: ['PNG'] }, Write: { method: 'TRACE', path: '/{wac}/x' } }
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
+  const env = { OPERATIONS_FILE: `${folder}/operations.json`, WAC_ALLOWED: 'DEMO', PORT: 'many' }
+  t.match([...faultsOf(env)].sort(), [
+    /^OPERATIONS_FILE \/operations\/Read\/account must not be "none" while WAC_ALLOWED is set/,
+    /^OPERATIONS_FILE \/operations\/Read\/formats must be a list/,
+    /^OPERATIONS_FILE \/operations\/Write\/method must be one of/,
+    /^PORT must be/,
+  ])
+})
+
 t.test('every fault of the file is a fault of OPERATIONS_FILE with its JSON pointer', async (t) => {
   const text = JSON.stringify({ operations: { Read: { ...GOOD, method: 'TRACE' }, write: GOOD }, more: 1 })
   const folder = t.testdir({ 'faulty.json': text, 'broken.json': '{', 'list.json': '[]' })

@@ -51,6 +51,7 @@ const OPERATIONS = JSON.stringify({
   },
 })
 
+const PART = { $ref: '#/$defs/part' }
 const NAMED = { required: ['name'], properties: { name: TEXT } }
 
 /** Those that the page below calls. */
@@ -58,6 +59,13 @@ const CALLED = JSON.stringify({
   operations: {
     ListThings,
     NameThing: writing('things/{thingId}', NAMED, { thingId: 'id' }),
+    GetThing: {
+      ...{ method: 'GET', path: '/{wac}/things/{thingId}', parameters: { thingId: 'id' } },
+      response: {
+        ...{ type: 'object', required: ['parts'], properties: { parts: { type: 'array', items: PART } } },
+        $defs: { part: { type: 'object', properties: { size: { type: 'integer' } } } },
+      },
+    },
   },
 })
 
@@ -102,7 +110,11 @@ export async function compare(baseUrl: string, changes: SiteChanges & { parentIn
   const api = createClient<paths>({ baseUrl })
   const session: Session | undefined = (await api.GET('/auth/session')).data
   const site: Site | undefined = (await api.PUT('/site/{siteId}', { params: { path: { siteId: '7' } }, body: changes })).data as Exclude<paths['/site/{siteId}']['put']['responses'][200]['content']['application/json'], string>
-  return { session, site }
+  const thing = await api.GET('/data/{wac}/things/{thingId}', { params: { path: { wac: 'DEMO', thingId: 'a' } } })
+  const size: number | undefined = thing.data?.parts[0]?.size
+  // @ts-expect-error -- the response has no such member
+  const none = thing.data?.others
+  return { session, site, size, none }
 }
 
 export async function misuse(baseUrl: string) {

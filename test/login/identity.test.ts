@@ -48,6 +48,21 @@ async function userOf(browser: Browser): Promise<unknown> {
 
 const json = (body: string) => (_: IncomingMessage, response: ServerResponse) => response.end(body)
 
+t.test('the user is known by /User/me where a user of any id can be read beside it', async (t) => {
+  const GetUser = { method: 'GET', path: '/{wac}/User/{userId}', parameters: { userId: 'id' } }
+  const both = { ...DECLARED, operations: { GetUser, ...DECLARED.operations } }
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { OPERATIONS_FILE: declare(both) })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  t.strictSame(await userOf(browser), { id: 'user-alice', name: 'alice' })
+  for (const path of ['me', 'bob']) await browser.fetch(`/data/DEMO/User/${path}`)
+  t.match(
+    logLines(bff.log(), 'request').flatMap(({ operation }) => operation ?? []),
+    ['GetMe', 'GetUser'],
+  )
+})
+
 t.test('a session knows its user, through each refresh, and the log has digits for the id', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { OPERATIONS_FILE })

@@ -331,8 +331,27 @@ t.test('every form of Redis is checked, over all masters of a Cluster', async (t
 })
 
 t.test('a faulty environment ends with code 2, and each fault names its variable', async (t) => {
-  const report = await doctorProcess(t, { SESSION_SECRET: 'too-short-a-secret', PORT: 'many' })
+  const parameters = { a: { enum: [''] } }
+  const operations = {
+    Read: { method: 'GET', path: '/x/{a}', account: 'none', parameters },
+    Write: { method: 'TRACE', path: '/ü' },
+  }
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
+  const report = await doctorProcess(t, {
+    ...{ SESSION_SECRET: 'too-short-a-secret', PORT: 'many', WAC_ALLOWED: 'DEMO' },
+    OPERATIONS_FILE: `${folder}/operations.json`,
+  })
   t.match(report, { code: 2, stderr: '' })
+  for (const fault of [
+    '/operations/Read/parameters/a must be "integer", "id" or {"enum": […]} of ids',
+    '/operations/Read/account must not be "none" while WAC_ALLOWED is set',
+    '/operations/Write/method must be one of GET, POST, PUT, PATCH, DELETE',
+    '/operations/Write/path has a segment "ü" that',
+  ])
+    t.ok(
+      report.lines.some((line) => line.startsWith(`FAULT configuration       OPERATIONS_FILE ${fault}`)),
+      `${fault}, beside all others and as it is`,
+    )
   for (const name of 'SESSION_SECRET PORT AUTH_URL BASE_URL CLIENT_ID CLIENT_SECRET REDIS_URL'.split(' '))
     t.equal(
       report.lines.filter((line) => line.startsWith(`FAULT configuration       ${name} `)).length,
@@ -346,10 +365,11 @@ t.test('the doctor explains itself', async (t) => {
   t.match(DOCTOR_HELP, /Exit code 0.*1: something.*2: called/s)
   t.match(parseDoctorArguments(['--colour']), { kind: 'wrong', message: /--colour/ })
   t.match(parseDoctorArguments(['now']), { kind: 'wrong', message: /now/ })
-  const nothing = { kind: 'live', json: false, flux: null, site: null, restore: null }
+  const noDraft = { draft: [], out: null }
+  const nothing = { kind: 'live', json: false, flux: null, site: null, restore: null, ...noDraft }
   t.strictSame(parseDoctorArguments(['--live']), nothing)
   t.strictSame(parseDoctorArguments('--live --flux A/b --site A/1 --write --restore f --json'.split(' ')), {
-    ...{ kind: 'live', json: true, flux: 'A/b', site: 'A/1', restore: 'f' },
+    ...{ kind: 'live', json: true, flux: 'A/b', site: 'A/1', restore: 'f', ...noDraft },
   })
   for (const [args, names] of [
     ['--flux A/b', '--live'],

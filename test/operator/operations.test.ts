@@ -112,10 +112,18 @@ t.test('check names every fault at once, those with other variables included', a
   const faulty = { Read: { ...read, formats: ['PNG'] }, Write: { ...read, method: 'TRACE' }, Other: read }
   const folder = t.testdir({
     'sound.json': JSON.stringify({ operations: OPERATIONS }),
+    'endpoint.json': JSON.stringify({ operations: { Token: { ...read, path: '/oauth/token' } } }),
     'faulty.json': JSON.stringify({ operations: faulty }),
   })
   const check = (...args: string[]) => run(t, 'operations.js', { WAC_ALLOWED: 'DEMO' }, ...args)
   t.match(await check('check', `${folder}/sound.json`), { code: 0, lines: [/4 operations, no fault$/] })
+  const endpoint = { BASE_URL: 'https://a.test', AUTH_URL: 'https://a.test', WAC: 'not a code' }
+  const held = await run(t, 'operations.js', endpoint, 'check', `${folder}/endpoint.json`)
+  t.match(
+    held,
+    { code: 2, stderr: /Token\/path is an endpoint of the authorization server\n$/ },
+    'WAC is not its own',
+  )
   const { code, lines, stderr } = await check('check', `${folder}/faulty.json`)
   t.strictSame([code, lines], [2, []])
   t.match(stderr, /Read\/formats must be a list of JSON, XML, CSV, JSV/)

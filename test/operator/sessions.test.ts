@@ -123,6 +123,17 @@ t.test('explain says in sentences, or as JSON, what the record of a session show
   const others = ['0'.repeat(64), '1'.repeat(64)].find((other) => !other.startsWith(id[0]!))!
   t.match(await sessions(t, operator, 'explain', others), { code: 1, lines: [], stderr: /no session/ })
   t.equal((await sessions(t, operator, 'explain')).code, 2)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+  t.match(await sessions(t, operator, 'end', id), { code: 0 })
+  const ended = await sessions(t, operator, 'explain', id)
+  t.match(ended, { code: 0, stderr: '' }, 'for an hour after its end')
+  t.match(ended.lines.join('\n'), new RegExp(`^Session ${id} ended at .*Z: npm run sessions ended it`))
+  t.match(ended.lines.join('\n'), `session.ended when and why it ended`)
+  const [line = '{}'] = (await sessions(t, operator, 'explain', id, '--json')).lines
+  t.match(JSON.parse(line), { id: new RegExp(`^${id}`), ended: { reason: 'operator', at: /Z$/ } })
+  await redis.cli('del', (await redis.cli('keys', 'bff:e:*')).trim())
+  const forgotten = await sessions(t, operator, 'explain', id)
+  t.match(forgotten, { code: 1, lines: [], stderr: new RegExp(`session.ended|recordKey":"${id}`) })
   const tokens = sandbox.journal.entries({ endpoint: 'resource' }).map(({ headers }) => headers.authorization)
   for (const token of tokens) t.notOk(text.includes(String(token).slice(7)))
 })

@@ -26,6 +26,33 @@ t.test('every dependency is pinned to one version', async (t) => {
   }
 })
 
+t.test(
+  'the packages of the server that declare a newer Node than ours are named with what tests them',
+  async (t) => {
+    const { packages } = JSON.parse(read('package-lock.json')) as {
+      packages: Record<string, { version: string; dev?: true; engines?: { node?: string } }>
+    }
+    // As 20.19 is read by the ranges that packages declare: `>=22`, `^20.19.0 || >=22`, `18 || 20`.
+    const takes = (range: string) =>
+      range.split('||').some((part) => {
+        const [, operator = '', major = '0', minor = '0'] =
+          /^\s*(>=?|\^|~)?\s*v?(\d+)(?:\.(\d+))?/.exec(part) ?? []
+        return operator.startsWith('>')
+          ? Number(major) < 20 || (major === '20' && Number(minor) <= 19)
+          : major === '20'
+      })
+    const newer = Object.entries(packages).filter(
+      ([path, { dev, engines }]) => path !== '' && !dev && !takes(engines?.node ?? '>=0'),
+    )
+    const [row = ''] = /^.*EBADENGINE.*$/m.exec(read('docs/troubleshooting.md')) ?? []
+    t.strictSame(
+      newer.map(([path, { version }]) => `\`${path.split('node_modules/').at(-1)}\` ${version}`).sort(),
+      (row.match(/`[\w-]+` \d+\.\d+\.\d+/g) ?? []).sort(),
+    )
+    t.match(read('.github/workflows/ci.yml'), /node: \[20, /)
+  },
+)
+
 t.test('every npm script that a page tells the reader to run exists', async (t) => {
   const told = new Set<string>()
   for (const page of PAGES) {

@@ -59,6 +59,9 @@ export function createSimulatedStore(transport: FleetTransport, idleMs: number, 
       for (let master = 0; master < masterCount; master += 1)
         yield await ask(master, 'keys', (server) => server.keys())
     },
+    async *endedKeys() {
+      yield await Promise.reject(new Error('only the command line asks for this, which is not simulated'))
+    },
     countTry: async () => null,
     health: transport.health,
     async ping() {

@@ -59,6 +59,8 @@ export interface Scannable {
    * connection breaks: the scan then has to start again.
    */
   keys(): AsyncIterable<RecordKey[]>
+  /** The same of sessions that have ended and whose reason is kept, of those whose key begins so. */
+  endedKeys(beginning: string): AsyncIterable<RecordKey[]>
 }
 
 /** One Redis, a Sentinel group, a Cluster, or the memory of this process. Methods reject with `StoreUnavailable` alone. */

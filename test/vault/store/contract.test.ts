@@ -46,6 +46,23 @@ for (const [name, opening] of Object.entries({ memory: memoryStore(t), Redis: re
     },
   )
 
+  t.test(`${name}: sessions that have ended are found by the beginning of their key`, async (t) => {
+    const { store, pass } = await opening
+    const key = await startSession(await opening)
+    const ended = async (beginning: string) => {
+      const found: RecordKey[] = []
+      for await (const batch of store.endedKeys(beginning)) found.push(...batch)
+      return found
+    }
+    t.strictSame(await ended(key.slice(0, 12)), [], 'it lives')
+    await store.end(key, { reason: 'logout' })
+    t.strictSame(await ended(key.slice(0, 12)), [key])
+    t.strictSame(await ended(key), [key])
+    t.ok((await ended('')).includes(key))
+    t.strictSame(await ended(`${key.slice(0, 11)}x`), [])
+    await pass(1)
+  })
+
   t.test(`${name}: records that end and begin during a scan do not disturb it`, async (t) => {
     const made = await opening
     const before = await scan(made.store)

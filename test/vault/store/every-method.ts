@@ -39,6 +39,9 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
     keys: async () => {
       for await (const batch of store.keys()) if (batch.length > 0) break
     },
+    endedKeys: async () => {
+      for await (const batch of store.endedKeys(key)) if (batch.length > 0) break
+    },
     queueLength: () => store.queueLength(),
     ping: () => store.ping(),
     end: () => store.end(key, { reason: 'logout' }),

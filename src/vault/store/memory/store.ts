@@ -63,6 +63,13 @@ export function createMemoryStore({ now, idleMs }: MemoryStoreOptions): SessionS
       yield batch
     },
 
+    async *endedKeys(beginning) {
+      yield [...states].flatMap(([key, state]) => {
+        const { record, end } = unexpired(state, now())
+        return record === null && end !== null && key.startsWith(beginning) ? [key] : []
+      })
+    },
+
     health: {
       onIncident() {},
       msSinceIncident: () => Number.POSITIVE_INFINITY,

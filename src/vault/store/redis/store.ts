@@ -102,6 +102,12 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       for await (const batch of batches) yield batch.filter((key) => RECORD_KEY.test(key))
     },
 
+    async *endedKeys(beginning) {
+      const prefix = redisKeys.end(beginning).slice(0, -1)
+      for await (const batch of scanKeys(commands, prefix))
+        yield batch.map((rest) => beginning + rest.slice(0, -1)).filter((key) => RECORD_KEY.test(key))
+    },
+
     health: {
       onIncident: health.onIncident,
       msSinceIncident: (key) => health.msSinceIncident(redisKeys.record(key)),

@@ -1,0 +1,234 @@
+import { writeFileSync } from 'node:fs'
+import type { Config } from '../../src/config/config.ts'
+import { FORMATS, type Format } from '../../src/config/operation.ts'
+import type { Environment } from '../../src/config/secrets.ts'
+import { ruleFor } from '../../src/proxy/response-rules.ts'
+import type { Secret } from '../../src/secret.ts'
+import { asciiJson } from '../in-ascii.ts'
+import { TYPE_OF } from '../measure/measure.ts'
+import type { Answer, Platform } from '../measure/platform.ts'
+import { declarationsOf } from '../operation-faults.ts'
+import type { Report } from '../report.ts'
+import { nameOf, type Pattern, patternsOf } from './pattern.ts'
+import { queryOf, readSample, type Sample } from './sample.ts'
+import { newShape, schemaOf, see } from './shape.ts'
+
+/** As many as a file may declare operations. */
+const MAX_SAMPLES = 64
+
+/** What the resource server answers to the samples of one operation. */
+interface Seen {
+  /** null: no answer could be used. */
+  formats: Format[] | 'any' | null
+  /** Whether the query may name the format. */
+  inQuery: boolean
+  /** Of JSON. */
+  shape: ReturnType<typeof newShape>
+  /** Responses in the shape. */
+  count: number
+  isList: boolean
+}
+
+/** The operations to draft, or why there are none: addresses that cannot be declared, each by name. */
+export function patternsFor(
+  addresses: readonly string[],
+  { baseUrl, wac }: Pick<Config, 'baseUrl' | 'wac'>,
+  env: Environment,
+): { patterns: readonly Pattern[]; faults: readonly string[] } {
+  if (addresses.length > MAX_SAMPLES)
+    return { patterns: [], faults: [`--draft: at most ${MAX_SAMPLES} addresses, not ${addresses.length}`] }
+  const read = addresses.map((address) => readSample(address, baseUrl))
+  const faults = read.filter((sample) => typeof sample === 'string')
+  const patterns = patternsOf(
+    read.filter((sample) => typeof sample !== 'string'),
+    wac,
+  )
+  // Before anything is asked: an endpoint of the authorization server gets no token.
+  const held = patterns.flatMap((pattern) => {
+    const text = textOf(new Map([['Draft', declarationOf(pattern, null)]]))
+    const found = declarationsOf(text, { ...env, OPERATIONS_FILE: undefined }).faults
+    return found.map(
+      (fault) => `--draft: ${pattern.samples[0]!.path}: ${fault.replace('/operations/Draft', '')}`,
+    )
+  })
+  return { patterns, faults: [...faults, ...held] }
+}
+
+/** Reads the samples, by GET alone, and prints a draft of `OPERATIONS_FILE`; `out`: a new file that gets it too. */
+export async function measureDraft(
+  { platform, report }: { platform: Platform; report: Report },
+  token: Secret,
+  { patterns, out }: { patterns: readonly Pattern[]; out: string | null },
+): Promise<void> {
+  const operations = new Map<string, object>()
+  const names = new Set<string>()
+  let isWhole = false
+  try {
+    for (const pattern of patterns) {
+      const seen = await readPattern({ platform, report, token }, pattern)
+      if (seen.formats === null) continue
+      const name = nameOf(pattern, seen.isList, names)
+      operations.set(name, declarationOf(pattern, seen))
+      report.add('draft', { value: name, message: `${name}: ${wordsOf(pattern, seen)}` })
+    }
+    isWhole = true
+  } finally {
+    // A stop leaves what was read until then, and writes no file.
+    if (operations.size > 0) print(report, textOf(operations), isWhole ? out : null)
+    else if (isWhole)
+      report.add('draft', {
+        verdict: 'warning',
+        message: 'there is none: no address gave a response to declare',
+      })
+  }
+}
+
+function print(report: Report, text: string, out: string | null): void {
+  report.document(
+    'draft',
+    text,
+    'A draft of OPERATIONS_FILE. Check what is guessed, and leave out what no page needs',
+  )
+  if (out === null) return
+  try {
+    writeFileSync(out, `${text}\n`, { flag: 'wx' })
+    report.add('draft file', { value: out, message: `${out} is written`, setting: `OPERATIONS_FILE=${out}` })
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    report.add('draft file', { verdict: 'fault', message: `${out} is not written (${code})` })
+  }
+}
+
+interface Reading {
+  platform: Platform
+  report: Report
+  token: Secret
+}
+
+async function readPattern(reading: Reading, pattern: Pattern): Promise<Seen> {
+  const seen: Seen = { formats: null, inQuery: true, shape: newShape(), count: 0, isList: false }
+  for (const sample of pattern.samples) {
+    const first = await readFirst(reading, sample)
+    if (first === null) continue
+    const { answer, inQuery } = first
+    if (seen.formats === null) {
+      seen.inQuery = inQuery
+      seen.formats = await formatsOf(reading, sample, first)
+    }
+    const value = TYPE_OF.JSON.test(answer.type) ? parsed(answer.body) : undefined
+    if (value === undefined) continue
+    see(seen.shape, value)
+    seen.count += 1
+    seen.isList ||= Array.isArray(value)
+  }
+  return seen
+}
+
+/** The first response that a page would get. null: there is none, and the report says why. */
+async function readFirst(
+  { platform, report, token }: Reading,
+  sample: Sample,
+): Promise<{ answer: Answer; inQuery: boolean } | null> {
+  const call = (inQuery: boolean) =>
+    platform.call(token, {
+      ...{ method: 'GET', path: sample.path, query: queryOf(sample), formatInQuery: inQuery },
+    })
+  let inQuery = true
+  let answer = await call(inQuery)
+  // Some servers know no `format` in the query: Django REST framework says 404.
+  if (typeof answer !== 'string' && [400, 404, 406].includes(answer.status)) {
+    const other = await call(false)
+    if (typeof other !== 'string' && isSuccess(other)) {
+      answer = other
+      inQuery = false
+    }
+  }
+  const failure = failureOf(answer, report)
+  if (failure === null) return { answer: answer as Answer, inQuery }
+  report.add('draft', {
+    verdict: typeof answer === 'string' ? 'fault' : 'warning',
+    value: sample.path,
+    message: `${sample.path} is left out: ${failure}`,
+  })
+  return null
+}
+
+function failureOf(answer: Answer | string, report: Report): string | null {
+  if (typeof answer === 'string') return `the resource server gives no response (${answer})`
+  const { status, type, body, bytes } = answer
+  if (status >= 400) return `status ${status}: ${report.quote(body) || 'no body'}`
+  const headers = { ...(type === '' ? {} : { 'content-type': type }), 'content-length': String(bytes) }
+  const rule = ruleFor(status, headers, { method: 'GET', jsonp: false })
+  if (typeof rule === 'string') return null
+  return `pages get 502 for it (${rule.kind === 'unusable' ? rule.reason : rule.kind})`
+}
+
+function isSuccess({ status }: Answer): boolean {
+  return status >= 200 && status < 300
+}
+
+/** The formats in which the resource server answers this sample. */
+async function formatsOf(
+  { platform, report, token }: Reading,
+  sample: Sample,
+  { answer, inQuery }: { answer: Answer; inQuery: boolean },
+): Promise<Seen['formats']> {
+  if (answer.bytes === 0) return ['JSON']
+  const place = { method: 'GET', path: sample.path, query: queryOf(sample) } as const
+  const found: Format[] = []
+  if (FORMATS.some((format) => TYPE_OF[format].test(answer.type)))
+    for (const format of FORMATS) {
+      const each =
+        format === 'JSON' ? answer : await platform.call(token, { ...place, format, formatInQuery: inQuery })
+      if (typeof each !== 'string' && isSuccess(each) && TYPE_OF[format].test(each.type)) found.push(format)
+    }
+  if (found.length > 0) return found
+  const file = await platform.call(token, { ...place, format: null })
+  const failure = failureOf(file, report)
+  if (failure === null) return 'any'
+  report.add('draft', {
+    verdict: 'warning',
+    value: sample.path,
+    message: `${sample.path} is left out: asked for as a file, ${failure}`,
+  })
+  return null
+}
+
+/** undefined: it is no JSON, or not the whole of it. */
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body)
+  } catch {
+    return undefined
+  }
+}
+
+function declarationOf({ path, account, parameters, query }: Pattern, seen: Seen | null): object {
+  const isUsual = seen === null || (seen.formats?.length === 1 && seen.formats[0] === 'JSON')
+  return {
+    method: 'GET',
+    path,
+    ...(account === 'path' ? {} : { account }),
+    ...(Object.keys(parameters).length === 0 ? {} : { parameters }),
+    ...(Object.keys(query).length === 0 ? {} : { query }),
+    ...(isUsual ? {} : { formats: seen.formats }),
+    ...(seen === null || seen.inQuery || seen.formats === 'any' ? {} : { format: 'accept' }),
+    ...(seen === null || seen.count === 0 ? {} : { response: schemaOf(seen.shape) }),
+  }
+}
+
+function wordsOf({ path, guesses }: Pattern, { formats, inQuery, count, shape }: Seen): string {
+  const answered =
+    formats === 'any'
+      ? 'answers with files or pictures'
+      : `answers in ${formats?.join(', ')}${inQuery ? '' : ', named in Accept alone'}`
+  const schema =
+    count === 0
+      ? 'no response schema, since no whole JSON was seen'
+      : `a response schema from ${count} ${count === 1 ? 'response' : 'responses'}${shape.members.size + (shape.items?.members.size ?? 0) > 0 ? ', in which a member is required if it was always there' : ''}`
+  return `GET ${path} ${answered}. Guessed: ${[...guesses, schema].join('; ')}`
+}
+
+function textOf(operations: ReadonlyMap<string, object>): string {
+  return asciiJson({ operations: Object.fromEntries(operations) }, 2)
+}
