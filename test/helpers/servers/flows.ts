@@ -115,7 +115,7 @@ async function measure(t: Test, { profile, server, direct }: System): Promise<vo
   const stop = new AbortController()
   const ended = runLive(
     env,
-    { json: true, flux: 'DEMO/x', site: null, restore: null },
+    { json: true, flux: 'DEMO/x', site: null, restore: null, draft: [], out: null },
     {
       input,
       out: (line) => lines.push(JSON.parse(line) as Finding),
