@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 
 const ENDING = '.test.ts'
-/** These fetch hundreds of megabytes. */
-const ONLY_BY_NAME = ['servers']
+/** These fetch hundreds of megabytes, or take many minutes. */
+const ONLY_BY_NAME = ['servers', 'stores']
 const known = readdirSync('test/verify')
   .filter((file) => file.endsWith(ENDING))
   .map((file) => file.slice(0, -ENDING.length))

@@ -1,6 +1,6 @@
 // Programs of another release of Debian than this machine's, unpacked into a folder and run with their own libraries.
 
-import { chmodSync, lstatSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, realpathSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { startChild, type Teardown } from '../helpers/child.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
@@ -26,10 +26,18 @@ async function archive(t: Teardown): Promise<string> {
   return found.split(' ')[2]!
 }
 
-/** Those that are no links: a link may lead out of the folder. */
+/** But for links that lead out of the folder. */
 function filesBelow(folder: string, name: RegExp): string[] {
   const paths = readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((each) => join(folder, each))
-  return paths.filter((path) => name.test(path) && lstatSync(path).isFile())
+  return paths.filter((path) => name.test(path) && isInside(folder, path))
+}
+
+function isInside(folder: string, path: string): boolean {
+  try {
+    return realpathSync(path).startsWith(`${realpathSync(folder)}/`) && statSync(path).isFile()
+  } catch {
+    return false
+  }
 }
 
 /**
