@@ -24,13 +24,13 @@ const TABLE = {
   rate_limited: { status: 429, title: 'Too many requests' },
   headers_too_large: { status: 431, title: 'The request headers are too large' },
   internal_error: { status: 500, title: 'Something went wrong here' },
-  upstream_error: { status: 502, title: 'The server behind this one answered with an error' },
-  upstream_unavailable: { status: 502, title: 'The server behind this one cannot be used now' },
+  upstream_error: { status: 502, title: 'The platform answered with an error' },
+  upstream_unavailable: { status: 502, title: 'The platform cannot be used now' },
   store_unavailable: { status: 503, title: 'The session store cannot be used now' },
   token_refreshed: { status: 503, title: 'The access token was renewed: send the request again' },
   authorization_server_unavailable: { status: 503, title: 'The authorization server cannot be used now' },
   shutting_down: { status: 503, title: 'The server is stopping' },
-  upstream_timeout: { status: 504, title: 'The server behind this one took too long to answer' },
+  upstream_timeout: { status: 504, title: 'The platform took too long to answer' },
 } as const
 
 export type ProblemCode = keyof typeof TABLE

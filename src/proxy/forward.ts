@@ -237,7 +237,7 @@ const MOST_BYTES = 80 * 1024 * 1024
 
 function overloaded(): Problem {
   const detail =
-    'Too many updates wait for the server behind this one. This one has not been sent: try again.'
+    'Too many updates wait for the platform. This one has not been sent: try again.'
   return problem('upstream_unavailable', { status: 503, detail, headers: { 'retry-after': '5' } })
 }
 
