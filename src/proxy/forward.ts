@@ -236,8 +236,7 @@ function refuse(reply: FastifyReply, error: unknown): void {
 const MOST_BYTES = 80 * 1024 * 1024
 
 function overloaded(): Problem {
-  const detail =
-    'Too many updates wait for the platform. This one has not been sent: try again.'
+  const detail = 'Too many updates wait for the platform. This one has not been sent: try again.'
   return problem('upstream_unavailable', { status: 503, detail, headers: { 'retry-after': '5' } })
 }
 

@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util'
 import { BENCH } from './machine.mjs'
 import { note, PAGE, say, writeSection } from './page.mjs'
 import { anonymous } from './questions/anonymous.mjs'
+import { bound } from './questions/bound.mjs'
 import { calls } from './questions/calls.mjs'
 import { files } from './questions/files.mjs'
 import { growth } from './questions/growth.mjs'
@@ -19,9 +20,9 @@ import { withServices } from './services.mjs'
  * A question: `candidates` with the `reference` that all are compared with, its numbers by `usual` and with `--quick`, and
  * `measure(services, { candidates, ...numbers })`, which resolves with `{ table, noise }`.
  */
-const QUESTIONS = { users, calls, peers, files, refresh, rest, growth, anonymous }
+const QUESTIONS = { users, calls, bound, peers, files, refresh, rest, growth, anonymous }
 
-const HELP = `npm run bench -- [question] [flags]      without a question: all of them, 90 minutes
+const HELP = `npm run bench -- [question] [flags]      without a question: all of them, 100 minutes
 ${Object.entries(QUESTIONS).map(describe).join('\n')}
   Rounds of new processes, each with seconds of load after those to warm up; browsers that sign in; connections of the load;
   every so many seconds a page asks; sessions in Redis; the count of refreshes, for the question refresh in each second.

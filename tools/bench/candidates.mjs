@@ -1,7 +1,7 @@
 // The servers that are compared. A candidate is `{ name, title, start }`, and perhaps `goal`: at most so many times the
 // CPU of `bare`; `asksRedis`: whether each call does; `signInPath`: none without sessions; `isInstalled`: false leaves
 // it out; `peers`: it needs the packages of this folder. `start(services, { nodeArgs })` resolves with
-// `{ url, pid, stop }`.
+// `{ url, pid, stop }`, and perhaps `cookies` of browsers that need not sign in.
 import { closeSync, existsSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { get, require200 } from './browser.mjs'

@@ -28,6 +28,7 @@ export async function putUnderLoad(services, candidate, { browsers, requestsOf, 
 
 /** Replicas of one candidate know the browsers of each other. Candidates without sessions receive the same bytes. */
 async function cookiesOf({ cookies, publicUrl }, { candidate: { name, signInPath }, started, browsers }) {
+  if (started.cookies !== undefined) return started.cookies
   if (signInPath === undefined) return cookies.get('ours') ?? Array(browsers).fill('session=none')
   const kind = name.replace(/^(ours).*|-again$/, '$1')
   const home = kind === 'ours' ? publicUrl : started.url

@@ -4,10 +4,12 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { SYSTEM_CLOCK as clock } from '../../src/clock.ts'
 import { parseConfig } from '../../src/config/config.ts'
-import { createSessionCookies } from '../../src/http/cookies.ts'
+import { createSessionCookies, DEVICE_COOKIE } from '../../src/http/cookies.ts'
 import { createKeyring } from '../../src/keyring.ts'
 import { createAuthorizationServer } from '../../src/oauth/client.ts'
+import { PATHS } from '../../src/paths.ts'
 import { Secret } from '../../src/secret.ts'
+import { createBinding } from '../../src/vault/binding.ts'
 import { openTokens, sealTokens } from '../../src/vault/sealed-tokens.ts'
 import { createRedisStore } from '../../src/vault/store/redis/store.ts'
 
@@ -22,7 +24,10 @@ const parsed = parseConfig(process.env)
 if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
 const { oauth, egress, session, sessionSecrets, publicUrl, store: storeConfig } = parsed.config
 const keyring = createKeyring(sessionSecrets)
-const cookies = createSessionCookies({ keyring, publicUrl, secure: false })
+const cookies = createSessionCookies({ keyring, publicUrl, secure: publicUrl.startsWith('https:') })
+const paths = { register: PATHS.device, refresh: PATHS.deviceRefresh }
+/** Its clock is ahead, so that a device cookie outlives a run. */
+const binding = createBinding({ keyring, publicUrl, paths, now: () => clock.wall() + FILLED_MS })
 const authorizationServer = createAuthorizationServer({ oauth, egress, concurrency: AT_ONCE, clock })
 const store = createRedisStore({
   ...storeConfig,
@@ -51,21 +56,24 @@ async function enqueue() {
   while (due.length > 0) await store.scheduleMissing(due.splice(-1_000).map((key) => ({ key, inMs: 0 })))
 }
 
-/** Stores so many sessions. Returns the cookies of `keep` of them, spread over all. `asDue`: nobody refreshes them before `enqueue`. */
-async function fill({ count, keep = 0, asDue = false }) {
+/**
+ * Stores so many sessions. Returns the cookies of `keep` of them, spread over all. `asDue`: nobody refreshes them before
+ * `enqueue`. `bound`: each is bound to a device, whose cookie outlives the run.
+ */
+async function fill({ count, keep = 0, asDue = false, bound = false }) {
   const kept = []
   const every = Math.max(1, Math.floor(count / keep))
   await inLanes(count, async (at) => {
     // On a busy machine a command may have no reply in time.
     let stored = null
-    while (stored === null) stored = await signedIn(asDue ? 0 : FILLED_MS).catch(() => null)
+    while (stored === null) stored = await signedIn(asDue ? 0 : FILLED_MS, bound).catch(() => null)
     if (at % every === 0 && kept.length < keep) kept.push(stored.cookie)
   })
   return kept
 }
 
 /** A session as after a sign-in, with an access token of 800 characters that is due in so many milliseconds. */
-async function signedIn(dueMs) {
+async function signedIn(dueMs, bound = false) {
   const signed = cookies.sign(cookies.newSessionId())
   const { recordKey: key } = cookies.verify(signed)
   const createdAt = Date.now()
@@ -81,7 +89,13 @@ async function signedIn(dueMs) {
   await store.confirm(key)
   if (dueMs === 0) due.push(key)
   else await store.schedule(key, dueMs)
-  return { key, cookie: `${cookies.sessionName}=${signed}` }
+  const cookie = `${cookies.sessionName}=${signed}`
+  if (!bound) return { key, cookie }
+  // No call looks at the key.
+  const device = randomBytes(64).toString('base64url')
+  await store.registerDevice(key, device)
+  await store.bindDevice(key, device)
+  return { key, cookie: `${cookie}; ${DEVICE_COOKIE}=${binding.cookie(key).value}` }
 }
 
 const keys = []

@@ -7,7 +7,9 @@ import { compare, total } from '../compare.mjs'
 import { cpuOf } from '../machine.mjs'
 import { markdownTable, range } from '../page.mjs'
 
-const OWN = { 'x-csrf': '1' }
+/** With https, as in production: sessions are bound there alone. The requests come without TLS, as from a reverse proxy. */
+const PUBLIC_URL = 'https://bench.example'
+const OWN = { host: 'bench.example', 'x-csrf': '1' }
 const JSON_TYPE = { ...OWN, 'content-type': 'application/json' }
 /** Node takes a head of 16 KB, and this server a target of 8. */
 const HEAD_BYTES = 14_000
@@ -34,6 +36,18 @@ const post = (name, title, body) => ({
 })
 const flux = (name, title, query, headers = {}) => ({ name, title, path: `/flux/x${query}`, headers })
 
+function device(name, title, path, response) {
+  return { name, title, method: 'POST', path, headers: { 'secure-session-response': response } }
+}
+
+/** A registration as a browser sends it, for a challenge that this server did not issue. */
+function registration() {
+  const part = (value) => Buffer.from(JSON.stringify(value)).toString('base64url')
+  const jwk = { kty: 'EC', crv: 'P-256', x: fill('x', 43), y: fill('y', 43) }
+  const challenge = `${fill('a', 8)}.${fill('b', 170)}`
+  return [part({ alg: 'ES256', typ: 'dbsc+jwt', jwk }), part({ jti: challenge }), fill('s', 86)].join('.')
+}
+
 /** At most twice a 404, or three times where the route asks the store. */
 const SHORT = [
   { name: 'session', title: '`GET /auth/session`', path: '/auth/session', goal: 3 },
@@ -53,6 +67,8 @@ const SHORT = [
     goal: 3,
   },
   { ...put('unknown', 'a PUT of an unknown path, 64 KB', fill('x', BODY_BYTES)), path: '/nothing' },
+  device('device', '`POST /auth/device`, a key of nobody', '/auth/device', registration()),
+  device('refresh', '`POST /auth/device/refresh`', '/auth/device/refresh', registration()),
 ]
 
 /** At most four times a 404 with as long a head. */
@@ -88,22 +104,23 @@ const LONG = [
   },
   {
     name: 'cookies',
-    title: '`GET /auth/login`, 1,400 login cookies',
+    title: '`GET /auth/login`, 600 login cookies',
     path: '/auth/login',
-    headers: { cookie: fill('login-a=b;', HEAD_BYTES) },
+    headers: { cookie: fill('__Host-Http-login-a=b;', HEAD_BYTES) },
   },
   {
     name: 'blanks',
     title: '`GET /auth/session`, `Cookie` of blanks',
     path: '/auth/session',
-    headers: { cookie: `x${fill(' ', HEAD_BYTES)}session=y` },
+    headers: { cookie: `x${fill(' ', HEAD_BYTES)}__Host-Http-session=y` },
   },
   {
     name: 'sessions',
-    title: '`GET /auth/session`, 1,500 session cookies',
+    title: '`GET /auth/session`, 600 session cookies',
     path: '/auth/session',
-    headers: { cookie: fill('session=b;', HEAD_BYTES) },
+    headers: { cookie: fill('__Host-Http-session=b;', HEAD_BYTES) },
   },
+  device('response', '`POST /auth/device`, 14 KB of dots', '/auth/device', fill('.', HEAD_BYTES)),
   {
     name: 'forwarded',
     title: '`X-Forwarded-For`, 14 KB',
@@ -165,7 +182,7 @@ function environmentOf(folder) {
   writeFileSync(operations, JSON.stringify({ operations: declared }))
   writeFileSync(join(folder, 'index.html'), '<!doctype html><title>page</title>')
   writeFileSync(join(folder, 'small.js'), fill('//\n', 1_000))
-  return { ACCESS_LOG: 'off', OPERATIONS_FILE: operations, STATIC_DIR: folder, WAC: 'DEMO' }
+  return { PUBLIC_URL, ACCESS_LOG: 'off', OPERATIONS_FILE: operations, STATIC_DIR: folder, WAC: 'DEMO' }
 }
 
 function ask(agent, url, { method = 'GET', path, headers = {}, body }) {
