@@ -86,7 +86,7 @@ export function isQueryText(text: string): boolean {
  * case first: some letters, as the long s, are only then the same.
  */
 export function sameName(name: string): string {
-  return name.toUpperCase().toLowerCase().replace(/[_-]/g, '').trim()
+  return name.toUpperCase().toLowerCase().replace(/[_-]+/g, '').trim()
 }
 
 /** They would name an account or a format, present another token, or turn the response into a script. */
@@ -102,9 +102,12 @@ const METHOD_OVERRIDES: ReadonlySet<string> = new Set([
   ...['x-http-method-override', 'x-http-method', 'x-method-override', '_method'],
 ])
 
-/** Whether the platform might take a parameter of the query for more than data of the operation, however it is spelled. */
-export function isReservedInQueries(name: string): boolean {
-  return RESERVED_IN_QUERIES.has(sameName(name)) || METHOD_OVERRIDES.has(name.trim().toLowerCase())
+/**
+ * Whether the platform might take a parameter of the query for more than data of the operation, however it is spelled.
+ * `spelled`: its `sameName`.
+ */
+export function isReservedInQueries(name: string, spelled = sameName(name)): boolean {
+  return RESERVED_IN_QUERIES.has(spelled) || METHOD_OVERRIDES.has(name.trim().toLowerCase())
 }
 
 const AJV_OPTIONS = {

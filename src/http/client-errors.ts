@@ -41,7 +41,10 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
     else if (response === null) respond(socket, toSend)
     else if (!response.req.complete) rejectBody(socket, response, toSend)
     else if (response.writableFinished) respond(socket, toSend)
-    else response.once('close', () => socket.end())
+    else {
+      closed.add(socket)
+      response.once('close', () => socket.end())
+    }
   }
 
   /** The error is in the body of a request whose handler already runs, or which waits for its turn. */

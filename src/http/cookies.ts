@@ -125,8 +125,8 @@ export function createSessionCookies({
     return lastValue
   }
 
-  function openRecordKey(value: string | undefined): string | null {
-    const opened = value === undefined ? null : keyring.open('record-key', value, 'cookie')
+  function openRecordKey(value: string | null): string | null {
+    const opened = value === null ? null : keyring.open('record-key', value, 'cookie')
     return opened !== null && /^[0-9a-f]{64}$/.test(opened.text) ? opened.text : null
   }
 
@@ -152,8 +152,8 @@ export function createSessionCookies({
     read,
     verify,
     verifyIn,
-    recordKeyIn: ({ headers, cookies }) =>
-      verifyIn(headers.cookie)?.recordKey ?? openRecordKey(cookies[recordName]),
+    recordKeyIn: ({ headers: { cookie = '' } }) =>
+      verifyIn(cookie)?.recordKey ?? openRecordKey(firstCookie(cookie, recordName)),
     setSession: (reply, signed) => void reply.setCookie(sessionName, signed, strict),
     setRecordKey: (reply, recordKey) =>
       void reply.setCookie(recordName, keyring.seal('record-key', recordKey, 'cookie'), lax),
@@ -185,8 +185,13 @@ export function recordKeyOf(sessionId: string): string {
 /** The value of a cookie that is in the header exactly once, else null. Does not decode. */
 function soleCookie(header: string, name: string): string | null {
   const first = cookieAt(header, name, 0)
-  if (first < 0 || cookieAt(header, name, first + 1) >= 0) return null
-  const start = first + name.length + 1
+  return first >= 0 && cookieAt(header, name, first + 1) >= 0 ? null : firstCookie(header, name, first)
+}
+
+/** The value of the first cookie of this name, else null. Does not decode. */
+function firstCookie(header: string, name: string, at = cookieAt(header, name, 0)): string | null {
+  if (at < 0) return null
+  const start = at + name.length + 1
   const end = header.indexOf(';', start)
   return (end < 0 ? header.slice(start) : header.slice(start, end)).trim()
 }

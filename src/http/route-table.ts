@@ -1,6 +1,7 @@
 import { maxHeaderSize } from 'node:http'
 import type { FastifyContextConfig, FastifyInstance } from 'fastify'
 import findMyWay from 'find-my-way'
+import { decoded } from '../paths.ts'
 
 /** What the routes of a path have in common. */
 export interface KnownPath {
@@ -26,8 +27,12 @@ export function createRouteTable(server: FastifyInstance): FindPath {
     for (const one of METHODS) if ([method].flat().includes(one)) router.on(one, url, () => {}, config ?? {})
   })
   return (url) => {
+    // Decoded once and not for each method. An escape that is left, as of a slash, is in no literal of a route.
+    const path = decoded(url.split(/[?#]/, 1)[0]!, decodeURI)
+    if (path === null) return null
+    const plain = path.replace(/%+/g, '-')
     const found = METHODS.flatMap((method) => {
-      const route = router.find(method, url)
+      const route = router.find(method, plain)
       // `/flux/` and `/flux/DEMO/` match their routes with an empty parameter.
       return route === null || Object.values(route.params).includes('')
         ? []

@@ -47,10 +47,11 @@ export function cameFrom(
   return site === undefined ? 'without an origin' : `marked ${nameOf(site)}`
 }
 
+/** The origin of an address by http or https, else null. Nothing but its beginning is parsed: the rest may fill the head. */
 function originOf(address: string): string | null {
-  const origin = URL.canParse(address) ? new URL(address).origin : null
-  // A scheme without origins, such as about:, has the origin null.
-  return isOrigin(origin) && origin !== 'null' ? origin : null
+  const [beginning = ''] = /^https?:\/\/[^/?#\\]+/i.exec(address.slice(0, 2 * LONGEST_ORIGIN)) ?? []
+  const origin = URL.canParse(beginning) ? new URL(beginning).origin : null
+  return isOrigin(origin) ? origin : null
 }
 
 const LONGEST_ORIGIN = 200

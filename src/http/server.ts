@@ -89,8 +89,22 @@ export function createServer(config: Config, log: Logger): FastifyInstance {
   server.server.prependListener('request', ({ headers, socket }: IncomingMessage) => {
     // A browser could choose what is traced, and in whose trace.
     if (headers.traceparent !== undefined && !isTrusted(socket)) delete headers.traceparent
+    const forwarded = headers['x-forwarded-for']
+    if (forwarded !== undefined) headers['x-forwarded-for'] = endOfList(String(forwarded))
   })
   return server
+}
+
+/**
+ * Characters of `X-Forwarded-For` that are read, from its end, where reverse proxies add what they know. A browser may fill
+ * the rest with trusted addresses, each of which would be parsed.
+ */
+const MAX_FORWARDED = 512
+
+function endOfList(forwarded: string): string {
+  if (forwarded.length <= MAX_FORWARDED) return forwarded
+  const end = forwarded.slice(-MAX_FORWARDED)
+  return end.slice(end.indexOf(',') + 1)
 }
 
 /** Whether a path that cannot be decoded is of the page, whose start answers a navigation to any path without a file. */

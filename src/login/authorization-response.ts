@@ -1,6 +1,7 @@
 import { problem } from '../errors.ts'
 import { parameters } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
+import { queryIn } from '../http/query.ts'
 
 /** The parameters of an authorization response (RFC 6749 sections 4.1.2 and 4.1.2.1). */
 export interface AuthorizationResponse {
@@ -22,10 +23,9 @@ export const NONCE_PARAMETER = parameters({
 export const NOT_YOURS = 'This sign-in was not started in this browser, is too old, or has been used.'
 export const CODE_OR_ERROR = 'Exactly one of the parameters code and error is expected.'
 
-/** The query of a request target; repeated parameters are kept. */
+/** The query of a request target; repeated parameters are kept. Throws if it has too many. */
 export function queryOf(url: string): URLSearchParams {
-  const at = url.indexOf('?')
-  return new URLSearchParams(at < 0 ? '' : url.slice(at + 1))
+  return new URLSearchParams(queryIn(url))
 }
 
 /** The value of a parameter, or null without one. Throws if it is repeated (RFC 6749 section 3.1). */

@@ -44,9 +44,13 @@ interface LibraryStoreOptions {
 
 type BrowserSessionOptions = Omit<LibraryStoreOptions, 'asking'> & { cookies: SessionCookies }
 
-/** Lets the routes of `scope` read cookies, and their replies set them. */
+/**
+ * Lets replies of `scope` set cookies. No cookie of a request is parsed, since src/http/cookies.ts finds those that count:
+ * a header of thousands that cannot be decoded would take a hundred times as long as a response.
+ */
 export async function addCookies(scope: FastifyInstance): Promise<void> {
   await scope.register(fastifyCookie)
+  scope.parseCookie = () => ({})
 }
 
 /**

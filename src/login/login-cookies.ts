@@ -24,9 +24,9 @@ const MAX_KEPT = 20
 /** Many reverse proxies refuse a header line of 8 KB. Room is left for its name and for cookies that come later. */
 const MAX_COOKIE_BYTES = 8_000
 /** More `Set-Cookie` lines would make a response head that proxies refuse; later sign-ins drop the rest. */
-const MAX_DROPPED = 20
-/** Of one header. */
-const MOST_OPENED = 50
+const MAX_DROPPED = 10
+/** Of one header: a few more than are kept. To open one takes a tenth of a response. */
+const MOST_OPENED = 24
 
 export interface LoginCookies {
   /** A new sign-in. Sets its cookie, and drops cookies that are too many or too old. */
@@ -91,10 +91,11 @@ export function createLoginCookies({
     return now() - sealed.t < SIGN_IN_MS ? sealed : null
   }
 
-  /** No browser keeps as many. To open each of a header that somebody has made would cost more than the response. */
-  function openable(header: string | undefined): { id: string; value: string }[] {
+  /** As many as may be opened, of this id if there is one: somebody may have made the header. */
+  function openable(header: string | undefined, id?: string): { id: string; value: string }[] {
     const found = []
-    for (const cookie of loginCookiesIn(header)) if (found.push(cookie) === MOST_OPENED) break
+    for (const cookie of loginCookiesIn(header))
+      if ((id === undefined || cookie.id === id) && found.push(cookie) === MOST_OPENED) break
     return found
   }
 
@@ -128,9 +129,8 @@ export function createLoginCookies({
     },
 
     find(header, nonce) {
-      const id = idOf(nonce)
-      for (const cookie of loginCookiesIn(header)) {
-        const sealed = cookie.id === id ? open(cookie) : null
+      for (const cookie of openable(header, idOf(nonce))) {
+        const sealed = open(cookie)
         if (sealed === null) continue
         const { f: flow = 'code', r: returnTo, v: verifier } = sealed
         return { flow, returnTo, redirectUri: redirectUriOf({ publicUrl, oauth }, nonce), verifier }

@@ -4,6 +4,8 @@ import { PATHS } from '../paths.ts'
 import type { LoginOptions } from './context.ts'
 
 const MAX_HOST = 200
+/** A name of 253 characters and a port. A parser of addresses would take milliseconds for one that fills the head. */
+const LONGEST_HOST = 260
 
 /** A host that a client sent: bounded, and without characters that no host has. */
 function inLog(host = ''): string {
@@ -15,7 +17,8 @@ export function createCameByPublicHost(publicUrl: string): (request: FastifyRequ
   const { protocol, host: publicHost } = new URL(publicUrl)
 
   /** The parser writes the host in lower case, and leaves out the port that the scheme has anyway. */
-  function isPublicHost(host: string | undefined): boolean {
+  function isPublicHost(host = ''): boolean {
+    if (host.length > LONGEST_HOST) return false
     const address = `${protocol}//${host}`
     return host === publicHost || (URL.canParse(address) && new URL(address).host === publicHost)
   }

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { GET_FLUX } from '../config/built-in.ts'
-import { FORMATS, isReservedInQueries, sameName } from '../config/operation.ts'
+import { FORMATS, isReservedInQueries } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { FREE_PARAMETERS, forwardHeaders, headersNamed, parameters, problemOrPage } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
@@ -30,14 +30,13 @@ function readQuery(request: FastifyRequest, path: Readonly<Record<string, string
   return queryWithFormat(
     request,
     { formats: FORMATS, formatInQuery: true },
-    ({ name, value, raw }, position) => {
-      const spelled = sameName(name)
+    ({ name, value, raw }, position, spelled) => {
       const parameter = parameterAt(position, name.trim().toLowerCase())
       // Some servers let a parameter of the query override the path's.
       const ofPath = spelled === 'wac' ? path.wac : spelled === 'fluxid' ? path.fluxId : null
       if (ofPath !== null && ofPath !== value)
         throw problem('invalid_request', `${parameter} does not agree with the path.`)
-      if (ofPath === null && isReservedInQueries(name))
+      if (ofPath === null && isReservedInQueries(name, spelled))
         throw problem('invalid_request', `${parameter} is not allowed.`)
       return raw
     },

@@ -213,12 +213,13 @@ function compileQueryType(type: QueryType): { accepts: (text: string) => boolean
 export function queryWithFormat(
   { url, headers }: FastifyRequest,
   { formats, formatInQuery }: { formats: readonly Format[]; formatInQuery: boolean },
-  pass: (parameter: QueryParameter, position: number) => string,
+  pass: (parameter: QueryParameter, position: number, spelled: string) => string,
 ): Query {
   let format: Format | null = null
   const passed: string[] = []
   for (const [position, parameter] of queryParameters(url).entries()) {
-    if (sameName(parameter.name) !== 'format') passed.push(pass(parameter, position))
+    const spelled = sameName(parameter.name)
+    if (spelled !== 'format') passed.push(pass(parameter, position, spelled))
     else if (format !== null) throw problem('invalid_request', 'The parameter format is repeated.')
     else format = namedFormat(parameter.value, formats)
   }

@@ -3,6 +3,7 @@ import type { Method } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { problemOrPage } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
+import { queryIn } from '../http/query.ts'
 import { WAC } from '../paths.ts'
 
 /** The request that a validated browser request becomes at the resource server, still without a token. */
@@ -81,19 +82,15 @@ export interface QueryParameter {
   raw: string
 }
 
-const MAX_PARAMETERS = 100
-
 /** What a page makes of an object, or of a list of them, that it puts into an address. */
 const OBJECTS_AS_TEXT = /^\[object Object\](?:,\[object Object\])*$/
 
 /** The parameters of a URL's query, in their order. Throws `invalid_request`, naming the parameter, if one is malformed. */
 export function queryParameters(url: string): QueryParameter[] {
-  const at = url.indexOf('?')
-  if (at < 0 || at === url.length - 1) return []
-  const parts = url.slice(at + 1).split('&', MAX_PARAMETERS + 1)
-  if (parts.length > MAX_PARAMETERS)
-    throw problem('invalid_request', `The query has more than ${MAX_PARAMETERS} parameters.`)
-  return parts
+  const query = queryIn(url)
+  if (query === '') return []
+  return query
+    .split('&')
     .filter((raw) => raw !== '')
     .map((raw, position) => {
       const [rawName, rawValue] = split(raw)
@@ -105,8 +102,13 @@ export function queryParameters(url: string): QueryParameter[] {
       if (OBJECTS_AS_TEXT.test(value))
         throw problem('invalid_request', `${parameter} is ${value}: give it a text or a number.`)
       // Some servers separate parameters at semicolons: encoded, a semicolon hides no parameter from us.
-      return { name, value, raw: raw.replaceAll(';', '%3B') }
+      return { name, value, raw: replaceEach(raw, ';', '%3B') }
     })
+}
+
+/** As `replaceAll`, which takes five times as long where there are thousands. */
+function replaceEach(text: string, sought: string, replacement: string): string {
+  return text.includes(sought) ? text.split(sought).join(replacement) : text
 }
 
 function split(raw: string): [string, string] {
@@ -118,7 +120,7 @@ function decode(text: string, parameter: string): string {
   if (/[^\x21-\x7e]|#/.test(text))
     throw problem('invalid_request', `${parameter} holds a character that must be encoded.`)
   try {
-    return decodeURIComponent(text.replaceAll('+', ' '))
+    return decodeURIComponent(replaceEach(text, '+', ' '))
   } catch {
     throw problem('invalid_request', `${parameter} holds a percent sign that encodes nothing.`)
   }

@@ -11,10 +11,10 @@ import { collectLog } from '../helpers/log-lines.ts'
 export async function withHooks(
   t: Test,
   fallback: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>,
-  { observe = () => {} }: { observe?: HooksOptions['observe'] } = {},
+  { observe = () => {}, env = {} }: { observe?: HooksOptions['observe']; env?: Record<string, string> } = {},
 ) {
   const { sink, text, lines } = collectLog()
-  const server = createServer(configOf({ PUBLIC_URL: 'http://localhost:3000' }), createLog('silent'))
+  const server = createServer(configOf({ PUBLIC_URL: 'http://localhost:3000', ...env }), createLog('silent'))
   t.teardown(() => server.close())
   await server.register(hooks, {
     ...{ secure: false, hasOperations: false, accessLog: 'errors', log: createLog('info', sink) },

@@ -219,3 +219,19 @@ t.test('a sign-in under way survives a change of secrets', async (t) => {
   })
   t.equal(field(answer, 'location'), '/app#_')
 })
+
+t.test('of the cookies of one sign-in a bounded number is opened', async (t) => {
+  const { sandbox, bff, port } = await shared()
+  const start = await bff.browser().navigate('/auth/login')
+  const [own = ''] = start.setCookies[0]!.split(';', 1)
+  const { pathname, search } = new URL(await decide(sandbox, String(start.headers.location)))
+  const broken = `${own.slice(0, -8)}AAAAAAAA`
+  for (const [before, status] of [
+    [24, 400],
+    [23, 303],
+  ] as const) {
+    const cookie = [...Array<string>(before).fill(broken), own].join('; ')
+    const answer = await ask(port, { target: pathname + search, headers: [['Cookie', cookie]] })
+    t.equal(answer.status, status, `behind ${before}`)
+  }
+})

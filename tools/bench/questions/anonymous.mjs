@@ -122,6 +122,30 @@ const LONG = [
   },
   device('response', '`POST /auth/device`, 14 KB of dots', '/auth/device', fill('.', HEAD_BYTES)),
   {
+    name: 'undecodable',
+    title: '`GET /auth/session`, 1,700 cookies that cannot be decoded',
+    path: '/auth/session',
+    headers: { cookie: fill('ab=%E9; ', HEAD_BYTES) },
+  },
+  {
+    name: 'answers',
+    title: '`GET /auth/callback/…`, 2,000 parameters',
+    path: `/auth/callback/${fill('A', 43)}?${Array.from({ length: 2_000 }, (_, at) => at.toString(36)).join('&')}`,
+  },
+  {
+    name: 'host',
+    title: '`GET /auth/login`, `Host` of 14 KB',
+    path: '/auth/login',
+    headers: { host: fill('\u00e9.', HEAD_BYTES) },
+  },
+  {
+    name: 'referrer',
+    title: '`GET /flux/x`, `Referer` of 14 KB',
+    path: '/flux/x',
+    headers: { 'x-csrf': '0', referer: `http://${fill('\u00e9.', HEAD_BYTES)}` },
+  },
+  { name: 'escapes', title: 'a 404, a path of 8 KB of escapes', path: `/${fill('%25', TARGET_BYTES)}` },
+  {
     name: 'forwarded',
     title: '`X-Forwarded-For`, 14 KB',
     path: '/auth/session',
