@@ -11,6 +11,8 @@ import { type Finding, fault, ok, warning } from './report.ts'
 
 const CHECK = 'client'
 const TOKEN_VARIABLES = 'AUTH_URL (or OAUTH_TOKEN_URL)'
+/** The reason of a revocation that failed: the client. */
+const REFUSES_CLIENT = /^the response was (?:4\d\d invalid_client|401)/
 
 /** What an endpoint says to something that it never issued, without a session at the platform. */
 interface Said {
@@ -57,7 +59,9 @@ export async function checkClient(
       return [warning(CHECK, 'the token endpoint grants tokens for a code that cannot exist: check AUTH_URL')]
     if (code.kind === 'client') {
       const another = await redeem(as({ clientAuth: otherMethod(oauth) }))
-      return [another.kind === 'grant' ? otherWay('here', oauth) : wrongClient(code, oauth)]
+      return [
+        another.kind === 'grant' ? otherWay('here', { oauth, fitsAll: true }) : wrongClient(code, oauth),
+      ]
     }
     const refresh = readOutcome(
       await client.refresh(new Secret(never()), {
@@ -66,16 +70,16 @@ export async function checkClient(
       }),
     )
     const wrong = await redeem(as({ clientSecret: new Secret(never()) }))
+    const revocation =
+      oauth.revocationUrl === null ? null : await client.revoke(new Secret(never()), 'refresh_token')
+    const isSplit = refresh.kind === 'client' || REFUSES_CLIENT.test(revocation?.reason ?? '')
+    // A server that takes only the one here and only the other there has to permit one of them at both.
+    const fitsAll = isSplit && (await redeem(as({ clientAuth: otherMethod(oauth) }))).kind === 'grant'
     return [
-      judgeClient({ code, refresh, wrong }, oauth),
+      judgeClient({ code, refresh, wrong }, { oauth, fitsAll }),
       ...(oauth.revocationUrl === null
         ? []
-        : [
-            judgeRevocation(
-              (await client.revoke(new Secret(never()), 'refresh_token'))?.reason ?? null,
-              oauth,
-            ),
-          ]),
+        : [judgeRevocation(revocation?.reason ?? null, { oauth, fitsAll })]),
     ]
   } finally {
     await Promise.all(opened.map((server) => server.close()))
@@ -148,27 +152,37 @@ function otherMethod({ clientAuth }: Config['oauth']): ClientAuth {
   return clientAuth === 'post' ? 'basic' : 'post'
 }
 
+interface Asked {
+  readonly oauth: Config['oauth']
+  /** The other method is accepted for a code, too. */
+  readonly fitsAll: boolean
+}
+
 /** The finding for an endpoint that takes the secret another way than the server sends it. */
-function otherWay(where: string, oauth: Config['oauth']): Finding {
+function otherWay(where: string, { oauth, fitsAll }: Asked): Finding {
   const other = otherMethod(oauth)
   const before = where === 'here' ? '' : 'accepted for a code and '
+  const remedy = fitsAll
+    ? `permit that at the server, or set OAUTH_CLIENT_AUTH=${other}`
+    : `permit that at the server, or register the client for client_secret_${other} and set OAUTH_CLIENT_AUTH=${other}`
   return fault(
     CHECK,
-    `the client is ${before}refused ${where}, because it is not registered for ${methodOf(oauth.clientAuth)} there: permit that at the server, or set OAUTH_CLIENT_AUTH=${other}`,
-    `OAUTH_CLIENT_AUTH=${other}`,
+    `the client is ${before}refused ${where}, because it is not registered for ${methodOf(oauth.clientAuth)} there: ${remedy}`,
+    fitsAll ? `OAUTH_CLIENT_AUTH=${other}` : null,
   )
 }
 
 function judgeClient(
   { code, refresh, wrong }: { code: Said; refresh: Said; wrong: Said },
-  oauth: Config['oauth'],
+  asked: Asked,
 ): Finding {
+  const { oauth } = asked
   if (code.words?.endsWith(' unauthorized_client')) {
     return code.words === wrong.words
       ? wrongClient(code, oauth)
       : fault(CHECK, 'the client of CLIENT_ID may not use the code flow: permit it at the platform')
   }
-  if (refresh.kind === 'client') return otherWay('for a refresh', oauth)
+  if (refresh.kind === 'client') return otherWay('for a refresh', asked)
   if (refresh.words === '400 unauthorized_client')
     return fault(
       CHECK,
@@ -183,14 +197,15 @@ function judgeClient(
 }
 
 /** `failure`: why the revocation of an unknown token failed; null: it succeeded. */
-function judgeRevocation(failure: string | null, oauth: Config['oauth']): Finding {
+function judgeRevocation(failure: string | null, asked: Asked): Finding {
+  const { oauth } = asked
   const check = 'revocation'
   const url = oauth.revocationUrl!
   if (failure === null) return ok(check, 'accepts the client')
   const slash = missingSlash(failure, url, 'OAUTH_REVOCATION_URL')
   if (slash !== null) return fault(check, slash, `OAUTH_REVOCATION_URL=${url}/`)
-  if (/^the response was 4\d\d invalid_client|^the response was 401/.test(failure)) {
-    const { message, setting } = otherWay('at OAUTH_REVOCATION_URL', oauth)
+  if (REFUSES_CLIENT.test(failure)) {
+    const { message, setting } = otherWay('at OAUTH_REVOCATION_URL', asked)
     return fault(check, message, setting)
   }
   if (/^the response was 4(?!04|05|29)\d\d/.test(failure)) return ok(check, `accepts the client (${failure})`)

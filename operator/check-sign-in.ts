@@ -161,7 +161,12 @@ function judgeIssuer(led: Led, { issuer }: Config['oauth']): Finding {
   const check = 'issuer'
   if (led.kind !== 'back') return ok(check, 'not seen without a sign-in: run this with --live')
   const iss = led.params.get('iss')
-  if (iss === null) return warning(check, 'no iss comes back, so OAUTH_ISSUER checks nothing here')
+  // Some servers send it with a code alone.
+  if (iss === null)
+    return warning(
+      check,
+      'no iss comes back without a sign-in: unless one comes with it, which --live sees, OAUTH_ISSUER checks nothing',
+    )
   if (iss === issuer) return ok(check, 'iss is that of OAUTH_ISSUER')
   const shown = inAscii(iss).slice(0, 200)
   return fault(

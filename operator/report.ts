@@ -46,7 +46,7 @@ const CHECK_WIDTH = 20
 
 /** The finding as text: one line, and a second one for its setting. */
 export function toText({ check, verdict, message, setting }: Finding): string {
-  const line = `${WORDS[verdict].padEnd(6)}${check.padEnd(CHECK_WIDTH)}${message}`
+  const line = `${WORDS[verdict].padEnd(6)}${`${check} `.padEnd(CHECK_WIDTH)}${message}`
   return setting === null ? line : `${line}\n${' '.repeat(6 + CHECK_WIDTH)}${setting}`
 }
 

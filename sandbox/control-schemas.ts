@@ -55,7 +55,7 @@ export const faultsSchema = {
     authorizeError: textOrNull,
     exactRedirect: { type: 'boolean' },
     redirectAtTokenEndpoint: { enum: ['check', 'ignore'] },
-    clientAuth: { enum: ['post', 'basic', 'any', 'any-for-codes'] },
+    clientAuth: { enum: ['post', 'basic', 'any', 'any-for-codes', 'post-for-tokens'] },
     publicClient: { type: 'boolean' },
     clientCheck: { enum: ['first', 'last'] },
     pkce: { enum: ['honour', 'ignore', 'require'] },

@@ -14,7 +14,7 @@ export interface Faults {
   /** Whether the token endpoint compares `redirect_uri` with that of the authorize request. */
   redirectAtTokenEndpoint: 'check' | 'ignore'
   /** How the client authenticates: in the form, by HTTP Basic, by either, or by either for a code and by Basic for all else. */
-  clientAuth: 'post' | 'basic' | 'any' | 'any-for-codes'
+  clientAuth: 'post' | 'basic' | 'any' | 'any-for-codes' | 'post-for-tokens'
   /** Whether any secret is accepted, as from a public client. */
   publicClient: boolean
   /** Whether an unknown refresh token is refused before the client's secret is looked at. */

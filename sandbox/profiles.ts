@@ -263,7 +263,7 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       token: '/api/oidc/token',
       revoke: '/api/oidc/revoke',
     },
-    signIn: { redirects: true, refusesCallback: 'request', refusesScope: 'request' },
+    signIn: { redirects: true, refusesCallback: 'request', refusesScope: 'sign-in' },
     scopes: { known: ['read', 'openid'], unknown: 'refuse' },
     tokenHeaders: { ...JSON_TYPE, ...NO_STORE },
     answers: {
@@ -276,11 +276,13 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       ...each(['authorize: client', 'authorize: callback'], { status: 403 }),
       'authorize: scope': { back: { error: 'invalid_scope' } },
       'authorize: no nonce': { back: { error: 'invalid_request', error_description: 'nonce required' } },
+      'authorize: refused by the user': page(200, 'glewlwyd'),
       ...each(TOKENS, { status: 401 }),
     },
     faults: {
       ...USUAL,
-      sameRefreshToken: true,
+      promptNone: 'refuse',
+      omitRefreshToken: 'at-refresh',
       refreshReuse: 'allow',
       revocation: 'each',
       endedAccess: 'valid',

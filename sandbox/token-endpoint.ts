@@ -75,7 +75,8 @@ export function createTokenEndpoint(context: GrantContext & { answers: Answers }
     const isOffered =
       clientAuth === 'any' ||
       clientAuth === way ||
-      (clientAuth === 'any-for-codes' && (use === 'code' || way === 'basic'))
+      (clientAuth === 'any-for-codes' && (use === 'code' || way === 'basic')) ||
+      (clientAuth === 'post-for-tokens' && (use === 'other') === (way === 'basic'))
     if (isKnown && isOffered) return null
     // RFC 6749 section 5.2 requires a challenge if the client sent an Authorization header.
     const challenge =

@@ -4,6 +4,7 @@ import { runTogether } from '../helpers/together.ts'
 runTogether(
   'flows/command-line.test.ts',
   'flows/complaint.test.ts',
+  'flows/damaged-records.test.ts',
   'flows/egress.test.ts',
   'flows/large-answers.test.ts',
   'flows/large-files.test.ts',

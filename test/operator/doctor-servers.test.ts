@@ -77,6 +77,14 @@ t.test(
   },
 )
 
+t.test('a method that one endpoint alone takes is not advised for all', async (t) => {
+  const { examine } = await examineAt(t, 'authlib', { clientAuth: 'post-for-tokens' })
+  t.match(
+    (await examine({ OAUTH_CLIENT_AUTH: 'post' })).filter(({ verdict }) => verdict === 'fault'),
+    [{ check: 'revocation', message: /or register the client for client_secret_basic/, setting: null }],
+  )
+})
+
 t.test('a revocation address that is wrong, or lacks its slash, is a fault', async (t) => {
   const { examine, sandbox } = await examineAt(t, 'django-oauth-toolkit-3')
   for (const [path, words] of [

@@ -128,7 +128,7 @@ const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
 }
 
 t.test('a test runs or checks each code block', async (t) => {
-  const tests = filesBelow('test', '.test.ts').map(read)
+  const tests = filesBelow('test', '.ts').map(read)
   const used = new Set<string>()
   for (const page of PAGES) {
     for (const { heading, language } of codeBlocks(page)) {

@@ -61,7 +61,7 @@ const FACTS: Record<string, Facts> = {
     ...{ wrongSecretCode: '403 unauthorized_client', oldAccess: 'lives', codeTwice: 'first lives' },
     ...{ revokedAccess: 'refresh lives', revokedRefresh: 'access lives' },
     ...{ expired: ['401 empty', /^$/], longerCallback: 'request 403' },
-    ...{ unknownScope: 'request invalid_scope', refusal: 'access_denied' },
+    ...{ unknownScope: 'sign-in invalid_scope', refusal: '200' },
   },
   'oidc-provider': {
     ...{ unknown: '400 invalid_grant', wrongSecret: '401 invalid_client', used: '200 granted' },

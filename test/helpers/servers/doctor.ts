@@ -34,7 +34,7 @@ export const MATRIX: Readonly<Record<string, Row>> = {
   },
   doorkeeper: { proven: false, ...AFTER, wrongIssuer: 'not seen' },
   'lemonldap-ng': { proven: false, ...AFTER, wrongIssuer: 'not seen' },
-  glewlwyd: { proven: true, ...BEFORE, wrongIssuer: 'not seen' },
+  glewlwyd: { proven: true, ...BEFORE, wrongScope: 'not seen', wrongIssuer: 'checks nothing' },
   'oidc-provider': { proven: true, ...BEFORE, wrongScope: 'not seen', wrongIssuer: 'issuer' },
   'node-oauth2-server': { proven: true, ...BEFORE, wrongIssuer: 'not seen' },
   oauth2orize: { proven: false, ...BEFORE, wrongScope: 'not seen', wrongIssuer: 'not seen' },

@@ -7,7 +7,12 @@ import { debianEnv } from './packages.ts'
 import { createProgram, freeOrigin } from './program.ts'
 import { CREDENTIALS, type RealServer, withBearer } from './real-server.ts'
 
-export const PACKAGES = ['liblemonldap-ng-portal-perl', 'starman', 'libcache-cache-perl']
+/** The portal loads what Debian only recommends beside it, too. */
+export const PACKAGES = [
+  ...['liblemonldap-ng-portal-perl', 'starman', 'libcache-cache-perl', 'libgd-securityimage-perl'],
+  ...['libcrypt-openssl-rsa-perl', 'libcrypt-openssl-bignum-perl', 'libconvert-base32-perl'],
+  ...['libstring-random-perl', 'libemail-sender-perl', 'libmime-tools-perl'],
+]
 
 /** LemonLDAP::NG with its demonstration accounts, whose passwords are their names. */
 export async function startLemonldap(t: Teardown, root: string, callback: string): Promise<RealServer> {
