@@ -11,7 +11,8 @@ import { CREDENTIALS, type RealServer, withBearer } from './real-server.ts'
 export const PACKAGES = [
   ...['liblemonldap-ng-portal-perl', 'starman', 'libcache-cache-perl', 'libgd-securityimage-perl'],
   ...['libcrypt-openssl-rsa-perl', 'libcrypt-openssl-bignum-perl', 'libconvert-base32-perl'],
-  ...['libstring-random-perl', 'libemail-sender-perl', 'libmime-tools-perl'],
+  ...['libstring-random-perl', 'libemail-sender-perl', 'libmime-tools-perl', 'libio-string-perl'],
+  ...['libgd-perl', 'libimage-magick-perl'],
 ]
 
 /** LemonLDAP::NG with its demonstration accounts, whose passwords are their names. */
