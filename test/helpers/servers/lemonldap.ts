@@ -9,7 +9,7 @@ import { CREDENTIALS, type RealServer, withBearer } from './real-server.ts'
 
 /** The portal loads what Debian only recommends beside it, too. */
 export const PACKAGES = [
-  ...['liblemonldap-ng-portal-perl', 'starman', 'libcache-cache-perl', 'libgd-securityimage-perl'],
+  ...['liblemonldap-ng-portal-perl', 'libplack-perl', 'libcache-cache-perl', 'libgd-securityimage-perl'],
   ...['libcrypt-openssl-rsa-perl', 'libcrypt-openssl-bignum-perl', 'libconvert-base32-perl'],
   ...['libstring-random-perl', 'libemail-sender-perl', 'libmime-tools-perl', 'libio-string-perl'],
   ...['libgd-perl', 'libimage-magick-perl'],
@@ -74,9 +74,10 @@ languages = en
     }
     writeFileSync(within('conf/lmConf-1.json'), JSON.stringify(configuration))
     await start({
-      command: 'starman',
+      // One process: the workers of another server would outlive it.
+      command: 'plackup',
       args: [
-        ...['--workers', '2', '--listen', `127.0.0.1:${port}`],
+        ...['--server', 'Standalone', '--host', '127.0.0.1', '--port', port],
         join(root, 'usr/share/lemonldap-ng/portal/htdocs/index.psgi'),
       ],
       env: { ...debianEnv(root), LLNG_DEFAULTCONFFILE: within('lemonldap-ng.ini'), LLTYPE: 'psgi' },
