@@ -35,7 +35,7 @@ export function createVisitor(publicUrl: string) {
       method,
       redirect: 'manual',
       headers: {
-        accept: 'text/html,application/json;q=0.9',
+        accept: 'text/html,*/*;q=0.8',
         'accept-language': 'en',
         ...(cookies.length === 0 ? {} : { cookie: cookies.map(({ pair }) => pair).join('; ') }),
         ...(body === undefined ? {} : { 'content-type': type, origin, referer: url }),
