@@ -90,6 +90,8 @@ const LOST_RESPONSES: ReadonlySet<LossCause> = new Set([
 const ASKS_WITHIN_MS = 15_000
 /** Requests in flight with which each replica begins. */
 const CROWD_BEGINS_AT = 8
+/** After such a pause it begins again. */
+const AGAIN_AFTER_MS = 60_000
 /** What is written this long before a master is replaced, or to it after that, may be lost. */
 const LAST_MOMENT_MS = 8_000
 
@@ -389,7 +391,10 @@ export class InvariantChecker {
     if (crowd === null) return
     const { downAt, downMs, serviceMs } = crowd
     const firstMs = replicas * CROWD_BEGINS_AT * serviceMs
-    const isLater = sentAt > downAt + downMs + 2 * firstMs + timeoutMs && replicas * serviceMs < timeoutMs / 8
+    // After a minute in which it was not reached, the number of requests begins again.
+    const msUp = sentAt - downAt - downMs
+    const isLater =
+      msUp > 2 * firstMs + timeoutMs && msUp < AGAIN_AFTER_MS && replicas * serviceMs < timeoutMs / 8
     if (firstMs > 0.8 * timeoutMs && !isLater) return
     const ms = this.#clock.now - sentAt
     if (ms > timeoutMs)
