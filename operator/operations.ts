@@ -1,5 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
+import { RE2JS } from 're2js'
+import type { Operation } from '../src/config/operation.ts'
+import { jsonPointer } from '../src/json.ts'
 import { VERSION } from '../src/version.ts'
 import { printable } from './in-ascii.ts'
 import { declarationsOf } from './operation-faults.ts'
@@ -12,7 +15,7 @@ const HELP = `Checks a file of declared operations, and makes typed calls of it 
 
   npm run operations -- <command> [FILE]          node dist/operations.js <command> [FILE]
 
-  check [FILE]   prints every fault of the file, one a line, or what it declares
+  check [FILE]   prints every fault of the file, one a line, or what it declares; warns of patterns that Go cannot read
   types [FILE]   prints a TypeScript module with a typed call for each operation: save it beside bff-client.ts
 
   --help         prints this text
@@ -50,8 +53,36 @@ function main(args: readonly string[]): number {
     return WRONG
   }
   if (name === 'types') return print(typesOf(declared.operations))
+  for (const warning of declared.operations.flatMap(patternWarnings))
+    process.stderr.write(`${printable(`${path} ${warning}`)}\n`)
   const { length } = declared.operations
   return print(`${path}: ${length} ${length === 1 ? 'operation' : 'operations'}, no fault\n`)
+}
+
+/** Patterns of the schemas that are none of RE2, so that programs in Go reject the OpenAPI document as a whole. */
+function patternWarnings({ name, body, response }: Operation): string[] {
+  const schemas = { body: body !== null && 'schema' in body ? { schema: body.schema } : null, response }
+  const found: string[] = []
+  walk(schemas, ['operations', name])
+  return found
+
+  function walk(part: unknown, path: readonly string[]): void {
+    if (typeof part !== 'object' || part === null) return
+    for (const [key, value] of Object.entries(part)) {
+      const at = [...path, key]
+      if (key === 'pattern' && typeof value === 'string') warn(value, at)
+      else if (key !== 'enum' && key !== 'const' && key !== 'examples') walk(value, at)
+    }
+  }
+
+  function warn(pattern: string, at: readonly string[]): void {
+    try {
+      RE2JS.compile(pattern)
+    } catch (error) {
+      const reason = (error as Error).message.replace('error parsing regexp: ', '')
+      found.push(`${jsonPointer(...at)}: warning: programs in Go cannot read it (RE2: ${reason})`)
+    }
+  }
 }
 
 function print(text: string): number {

@@ -1,13 +1,15 @@
-import type {
-  BodyRules,
-  BodySchema,
-  Operation,
-  ParameterType,
-  QueryType,
-  UploadRules,
+import {
+  type BodyRules,
+  type BodySchema,
+  type Operation,
+  type ParameterType,
+  type QueryType,
+  sameName,
+  type UploadRules,
 } from '../config/operation.ts'
 import { forwardHeaders, parameters, problemOrPage } from '../http/openapi.ts'
 import { DATA, ID } from '../paths.ts'
+import { exampleOf } from './example.ts'
 import { MEDIA_TYPE } from './formats.ts'
 import { compileOperation, type RoutedOperation } from './operation.ts'
 import {
@@ -35,20 +37,32 @@ export function declaredOperation(operation: Operation, accounts: AccountRules):
 
 const UNCHANGED = { type: 'null', description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.' }
 
-/** As declared, and with the account where the page may name it. */
-function bodySchemaOf({ name, account }: Operation, { schema }: BodyRules, accounts: AccountRules): object {
-  const declared: BodySchema = {
-    ...(schema?.type === undefined && { type: 'object' }),
-    ...schema,
+const NUMBERS = 'Integers within ±(2^53-1), other numbers of at most 15 significant digits.'
+
+/** As declared, with the account where the page may name it, without the demand for what the server fills in, and with an example. */
+function bodySchemaOf(
+  { name, account, parameters: ofPath }: Operation,
+  { schema, set }: BodyRules,
+  accounts: AccountRules,
+): object {
+  const { required = [], properties, ...rest }: BodySchema = schema ?? {}
+  const needed = required.filter((member) => !Object.hasOwn(set, member))
+  const ofAccount = account === 'body' ? { wac: WAC_SCHEMA } : {}
+  if (account === 'body' && accounts.default === null && !needed.includes('wac')) needed.push('wac')
+  const declared = {
+    ...(rest.type === undefined && { type: 'object' }),
+    ...rest,
+    ...(required.length + needed.length > 0 && { required: needed }),
+    ...((properties ?? account === 'body') && { properties: { ...ofAccount, ...properties } }),
     $id: `${name}Body`,
   }
-  if (account !== 'body') return declared
-  const { properties, required = [] } = declared
-  return {
-    ...declared,
-    properties: { wac: WAC_SCHEMA, ...properties },
-    required: accounts.default === null ? [...new Set([...required, 'wac'])] : required,
-  }
+  // What the server fills in would have to agree.
+  const filled = [...Object.keys(set), ...Object.keys(ofPath)].map(sameName)
+  const sent = Object.entries(declared.properties ?? {}).filter(
+    ([member]) => !filled.includes(sameName(member)),
+  )
+  const example = exampleOf({ ...declared, properties: Object.fromEntries(sent) })
+  return { description: NUMBERS, ...(example !== undefined && { examples: [example] }), ...declared }
 }
 
 function schemaOf(operation: Operation) {
@@ -131,17 +145,16 @@ function schemaOfParameter(type: ParameterType): object {
     : { type: 'string', pattern: ID.source, examples: ['temperature'] }
 }
 
-function schemaOfQuery(type: QueryType): object {
+function schemaOfQuery(type: QueryType): Exemplified {
   if (typeof type === 'object' && 'enum' in type)
     return { type: 'string', enum: type.enum, examples: [type.enum[0]] }
-  if (typeof type === 'object' && 'list' in type)
-    return { type: 'array', maxItems: type.max, items: schemaOfQuery(type.list) }
+  if (typeof type === 'object' && 'list' in type) return listOf(schemaOfQuery(type.list), type.max)
   if (typeof type === 'object') return integerWithin(...type.integer)
   switch (type) {
     case 'integer':
       return integerWithin(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)
     case 'number':
-      return { type: 'number', description: 'At most 15 digits on each side of the point.', examples: [0.5] }
+      return { type: 'number', ...NUMBER_BOUNDS, description: NUMBER_GRAMMAR, examples: [0.5] }
     case 'boolean':
       return { type: 'boolean', examples: [true] }
     case 'text':
@@ -151,7 +164,22 @@ function schemaOfQuery(type: QueryType): object {
 
 const NO_CONTROLS = '^[^\\x00-\\x1f\\x7f-\\x9f]*$'
 
-function integerWithin(minimum: number, maximum: number): object {
+interface Exemplified {
+  readonly examples: readonly unknown[]
+  readonly [keyword: string]: unknown
+}
+
+/** A value that a client writes without an exponent is within them. */
+const NUMBER_BOUNDS = { minimum: -999_999_999_999_999, maximum: 999_999_999_999_999 }
+
+const NUMBER_GRAMMAR =
+  'At most 15 digits on each side of the point, and an exponent of at most three: `0.5`, `1e-7`.'
+
+function listOf(items: Exemplified, maxItems: number): Exemplified {
+  return { type: 'array', maxItems, items, examples: [[items.examples[0]]] }
+}
+
+function integerWithin(minimum: number, maximum: number): Exemplified {
   const example = Math.min(Math.max(1, minimum), maximum)
   return { type: 'integer', format: 'int64', minimum, maximum, examples: [example] }
 }

@@ -60,8 +60,22 @@ const DECLARED = JSON.stringify({
         parameters: { pointId: 'integer' },
         formats: ['CSV'],
       },
-      query: { from: 'integer', take: { integer: [1, 9] }, scale: 'number', all: 'boolean', search: 'text' },
+      query: {
+        ...{ from: 'integer', take: { integer: [1, 9] }, scale: 'number', all: 'boolean', search: 'text' },
+        id: { list: 'integer', max: 3 },
+      },
     },
+    NamePoint: {
+      ...{ method: 'PUT', path: '/{wac}/Point/{pointId}', parameters: { pointId: 'integer' } },
+      body: {
+        set: { wType: 'Point', POINT_ID: '{pointId}' },
+        schema: {
+          ...{ type: 'object', required: ['wType', 'name'] },
+          properties: { wType: {}, POINT_ID: {}, name: { type: 'string' }, floor: { type: 'integer' } },
+        },
+      },
+    },
+    SendPoint: { method: 'POST', path: '/json/Send', account: 'body', body: 'any' },
     SetPoint: {
       ...{
         method: 'POST',
@@ -98,6 +112,13 @@ t.test('generators of clients can use the OpenAPI document', async (t) => {
       if (schema !== undefined) t.ok(components.schemas[schema].examples, `${what}: an example of ${schema}`)
       for (const status of Object.keys(responses)) t.match(status, /^([1-5]\d\d|default)$/, what)
     }
+  t.match(components.schemas.NamePointBody, {
+    required: ['name'],
+    examples: [{ name: 'text', floor: 1 }],
+    description: /15 significant digits/,
+  })
+  t.notOk('wType' in components.schemas.NamePointBody.examples[0], 'the server fills it in')
+  t.strictSame(components.schemas.SendPointBody.examples, [{ wac: 'DEMO' }])
   const of = (path: string, method: string) => paths[path][method]
   t.strictSame(Object.keys(of('/data/{wac}/Point/{kind}/{id}', 'post').responses).slice(0, 4), [
     ...['200', '201', '202', '204'],

@@ -107,6 +107,30 @@ t.test('types gives a page typed calls, which compile and run with bff-client', 
   ])
 })
 
+t.test('check warns of a pattern that programs in Go cannot read', async (t) => {
+  const coded = (pattern: string) => ({
+    ...{ type: 'object', properties: { code: { type: 'string', maxLength: 9, pattern }, pattern: {} } },
+    examples: [{ pattern: '(?!' }],
+  })
+  const write = { method: 'PUT', path, parameters }
+  const declared = {
+    Ahead: { ...write, body: { schema: coded('^(?!x)[a-z]{1,9}$') } },
+    Coded: { ...write, path: '/{wac}/codes/{zoneId}', body: { schema: coded('^\\u0041[a-z]{1,8}$') } },
+    Plain: { ...write, path: '/{wac}/plain/{zoneId}', body: { schema: coded('^[a-z]{1,9}$') } },
+    Read: { method: 'GET', path, parameters, response: { items: { pattern: 'a(?=b)' } } },
+  }
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations: declared }) })
+  const { code, lines, stderr } = await run(t, 'operations.js', {}, 'check', `${folder}/operations.json`)
+  t.equal(code, 0)
+  t.match(lines, [/4 operations, no fault$/])
+  t.match(stderr.trim().split('\n'), [
+    /Ahead\/body\/schema\/properties\/code\/pattern: warning: .*Go .*\(\?!/,
+    /Coded\/.*\\u/,
+    /Read\/response\/items\/pattern: .*\(\?=/,
+  ])
+  t.equal(stderr.trim().split('\n').length, 3)
+})
+
 t.test('check names every fault at once, those with other variables included', async (t) => {
   const read = { method: 'GET', path: '/WUM', account: 'none' }
   const faulty = { Read: { ...read, formats: ['PNG'] }, Write: { ...read, method: 'TRACE' }, Other: read }
