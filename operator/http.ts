@@ -75,6 +75,8 @@ export function isCertificate(reason: string): boolean {
 /** Why a server cannot be reached, in words, with what to check. */
 export function unreachable(what: string, reason: string, variable: string): string {
   if (reason.startsWith('the egress proxy')) return `the ${what} cannot be reached: ${reason}`
+  if (reason === 'ERR_SSL_WRONG_VERSION_NUMBER')
+    return `the ${what} speaks no TLS at this address (${reason}): check port and scheme of ${variable}, perhaps it is http`
   return isCertificate(reason)
     ? `the certificate of the ${what} is not trusted (${reason}): check the host name in ${variable}, and NODE_EXTRA_CA_CERTS for an own CA`
     : `the ${what} cannot be reached (${reason}): check ${variable} and that the platform runs`

@@ -10,6 +10,7 @@ import type { FaultSwitches, Faults } from './faults.ts'
 import { fluxAt, renderFlux } from './flux.ts'
 import { chooseFormat, contentTypeOf } from './formats.ts'
 import { type Journal, queryOf } from './journal.ts'
+import { listResponse, rowsResponse } from './lists.ts'
 import type { Pipeline } from './pipeline.ts'
 import { jsonResponse, type SandboxResponse, textResponse, withHeaders } from './response.ts'
 import type { Settings } from './settings.ts'
@@ -96,7 +97,7 @@ function shapeOf(url: string): string {
 const INVENTED: readonly (readonly [name: string, method: string, url: string, work: Work])[] = [
   ['ListFluxes', 'GET', '/:wac/flux', inAccount(listFluxes)],
   ['GetSite', 'GET', '/:wac/Infrastructure/Site/:siteId', inAccount(getSite)],
-  ['ListWUMs', 'GET', '/WUM', () => jsonResponse(200, WUMS, 'answered')],
+  ['ListWUMs', 'GET', '/WUM', ({ request, query }) => listResponse(request, query, WUMS)],
   ['GetMe', 'GET', '/:wac/User/me', inAccount(getMe)],
 ]
 
@@ -113,10 +114,10 @@ function inAccount(work: Work): Work {
   }
 }
 
-function listFluxes({ request }: Call): SandboxResponse {
-  const { wac } = request.params as Record<string, string>
+function listFluxes({ request, query }: Call): SandboxResponse {
+  const { wac = '' } = request.params as Record<string, string>
   const fluxes = ['temperature', 'power', 'water'].map((fluxID) => ({ wType: 'Flux', fluxID, wac }))
-  return jsonResponse(200, fluxes, 'answered')
+  return listResponse(request, query, fluxes)
 }
 
 function getSite({ server, request }: Call): SandboxResponse {
@@ -141,18 +142,12 @@ function echo(operation: string): Work {
   return ({ request, query }) => {
     const { method, url, body } = request
     const text = textOf(body)
-    return jsonResponse(
-      200,
-      {
-        wType: 'Echo',
-        operation,
-        method,
-        path: url.split('?')[0],
-        query: Object.fromEntries([...query].filter(([name]) => name !== 'access_token')),
-        body: text === '' ? null : JSON.parse(text),
-      },
-      'echoed',
-    )
+    const row = { wType: 'Echo', operation, method, path: url.split('?')[0]! }
+    return rowsResponse(request, query, [row], 'echoed', {
+      ...row,
+      query: Object.fromEntries([...query].filter(([name]) => name !== 'access_token')),
+      body: text === '' ? null : JSON.parse(text),
+    })
   }
 }
 

@@ -39,7 +39,7 @@ export function readUpdateSite(
   }
   const parent = value.parentInfrastructureID
   if (parent === null || parent === '') change.parentInfrastructureID = null
-  else if (isId(parent)) change.parentInfrastructureID = parent
+  else if (Number.isSafeInteger(parent)) change.parentInfrastructureID = parent as number
   else if (parent !== undefined) return faulty('parentInfrastructureID must be an integer, null or empty.')
   return { kind: 'update', wac, siteId, change }
 }

@@ -3,14 +3,18 @@ import { signIn } from './bff-client'
 
 const status = document.createElement('p')
 status.setAttribute('role', 'status')
-document.body.append(status)
+
+function show(...parts: (string | Node)[]): void {
+  if (!status.isConnected) document.body.append(status)
+  status.replaceChildren(...parts)
+}
 
 export function showPage(): void {
-  status.textContent = 'You are signed in.'
+  show('You are signed in.')
 }
 
 export function showNotice(text: string): void {
-  status.textContent = text
+  show(text)
 }
 
 /** `why`: the reason of an end, the error of a sign-in, or null. */
@@ -21,5 +25,5 @@ export function showSignInButton(why: string | null): void {
   button.onclick = () => {
     signIn().catch(({ message }) => showNotice(message))
   }
-  status.replaceChildren(why === null ? '' : `You are signed out (${why}). `, button)
+  show(why === null ? '' : `You are signed out (${why}). `, button)
 }

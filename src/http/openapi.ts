@@ -162,8 +162,7 @@ const REQUEST_HEADERS = {
   Range: { type: 'string', description: 'Bytes to read, as in `bytes=0-499`.' },
   'X-Activity': {
     type: 'string',
-    enum: ['none'],
-    description: 'The call is of a timer, and does not extend the session.',
+    description: 'With `none` the call is of a timer, and does not extend the session.',
   },
   // One word in an `enum`: openapi-python-client leaves out operations whose header has a `const`.
   'X-CSRF': {

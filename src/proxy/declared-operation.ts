@@ -17,6 +17,7 @@ import {
   ANY_TYPE,
   FORWARD_PROBLEMS,
   forwardProblem,
+  NO_CONTROLS,
   WAC_SCHEMA,
 } from './outgoing-request.ts'
 
@@ -161,8 +162,6 @@ function schemaOfQuery(type: QueryType): Exemplified {
       return { type: 'string', maxLength: 512, pattern: NO_CONTROLS, examples: ['pump'] }
   }
 }
-
-const NO_CONTROLS = '^[^\\x00-\\x1f\\x7f-\\x9f]*$'
 
 interface Exemplified {
   readonly examples: readonly unknown[]

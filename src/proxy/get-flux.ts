@@ -12,6 +12,7 @@ import {
   ANY_TYPE,
   FORWARD_PROBLEMS,
   forwardProblem,
+  NO_CONTROLS,
   WAC_SCHEMA,
 } from './outgoing-request.ts'
 
@@ -34,6 +35,8 @@ function readQuery(request: FastifyRequest, path: Readonly<Record<string, string
       const parameter = parameterAt(position, name.trim().toLowerCase())
       // Some servers let a parameter of the query override the path's.
       const ofPath = spelled === 'wac' ? path.wac : spelled === 'fluxid' ? path.fluxId : null
+      if (OF_GENERATED_CLIENT.test(name))
+        throw problem('invalid_request', `${parameter} is not sent like this: write a=1 for parameters[a]=1.`)
       if (ofPath !== null && ofPath !== value)
         throw problem('invalid_request', `${parameter} does not agree with the path.`)
       if (ofPath === null && isReservedInQueries(name, spelled))
@@ -42,6 +45,9 @@ function readQuery(request: FastifyRequest, path: Readonly<Record<string, string
     },
   )
 }
+
+/** A client that does not follow the document's `explode` would read the wrong data. */
+const OF_GENERATED_CLIENT = /^parameters\[.*\]$/
 
 const FLUX = {
   $id: 'Flux',
@@ -71,11 +77,12 @@ function routesOf(isSessionOptional: boolean): RoutedOperation['routes'] {
       },
       [FREE_PARAMETERS]: {
         type: 'object',
+        propertyNames: { pattern: NO_CONTROLS },
         additionalProperties: { type: ['string', 'number', 'boolean'] },
         // Tools would fill in `additionalProp1`.
         examples: [{}],
         description:
-          'Any other parameter, as in `values=3&from=a`: passed on under its own name, but for those that would name an account or a token, wrap the response, or change the method. No name has a control character.',
+          'Any other parameter, as in `values=3&from=a`: passed on under its own name, but for those that would name an account or a token, wrap the response, or change the method.',
       },
     }),
     headers: forwardHeaders(true),

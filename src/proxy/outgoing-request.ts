@@ -126,6 +126,9 @@ function decode(text: string, parameter: string): string {
   }
 }
 
+/** Pattern of texts and names in a query. */
+export const NO_CONTROLS = '^[^\\x00-\\x1f\\x7f-\\x9f]*$'
+
 /** Schema of an account code in a path. */
 export const WAC_SCHEMA = { type: 'string', pattern: WAC.source, examples: ['DEMO'] }
 

@@ -53,7 +53,7 @@ const END_DETAILS: Record<EndReason, string> = {
 
 /** The detail of `login_required` for a request without a session cookie of this server. */
 export const NO_COOKIE =
-  "The request has no session cookie of this server: nobody is signed in, or fetch was called with credentials: 'omit'."
+  "Nobody is signed in: sign in first. The request has no session cookie of this server; fetch sends none with credentials: 'omit'."
 
 /** `login_required` for a session that has ended; a known reason is also its member `reason`. */
 export function loginRequired(reason: EndReason | null): Problem {

@@ -1,9 +1,11 @@
 import { copyFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { elapsed, watchLateness } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { type Demo, decideOnPage, openTab, startDemo } from './demo.ts'
@@ -35,12 +37,12 @@ if (location.pathname === '/auto') {
 const PAGE_FILE =
   '<!doctype html><link rel="icon" href="data:,"><h1></h1><script type="module" src="/page.js"></script>'
 
-async function startPage(t: Test): Promise<Demo> {
+async function startPage(t: Test, env: Record<string, string> = {}): Promise<Demo> {
   const folder = makeFolder('client')
   copyFileSync(CLIENT, join(folder, 'bff-client.js'))
   writeFileSync(join(folder, 'page.js'), PAGE)
   writeFileSync(join(folder, 'index.html'), PAGE_FILE)
-  return await startDemo(t, browser, { env: { STATIC_DIR: folder } })
+  return await startDemo(t, browser, { env: { STATIC_DIR: folder, ...env } })
 }
 
 async function shows(tab: Page, text: string): Promise<void> {
@@ -252,4 +254,23 @@ t.test('the client in a page', async (t) => {
     t.equal(await tab.evaluate('error'), 'access_denied')
     t.equal(tab.url(), `${publicUrl}/other?x=1`, 'the address is clean again')
   })
+})
+
+t.test('signOut goes on to the provider where OAUTH_END_SESSION_URL is set', async (t) => {
+  const provider = createServer((_request, response) => response.end('signed out here too'))
+  const end = `http://127.0.0.1:${await listenOnLoopback(t, provider)}/logout?a=b`
+  const demo = await startPage(t, { OAUTH_END_SESSION_URL: end })
+  const { publicUrl } = demo.reverseProxy
+  const tab = await openTab(demo, '/')
+  const other = await openTab(demo, '/')
+  await tab.evaluate('void bff.signIn()')
+  await decideOnPage(tab, publicUrl)
+  await shows(tab, 'in')
+  await tab.evaluate('void bff.signOut()')
+  await tab.waitForURL((url) => url.href.startsWith(`${end}&`))
+  const { client_id, post_logout_redirect_uri } = Object.fromEntries(new URL(tab.url()).searchParams)
+  t.type(client_id, 'string')
+  t.equal(post_logout_redirect_uri, `${publicUrl}/`)
+  await hears(other, false)
+  t.strictSame(await demo.context.cookies(publicUrl), [])
 })

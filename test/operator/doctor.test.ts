@@ -159,6 +159,7 @@ t.test('a sound deployment', async (t) => {
   const nobody = `http://127.0.0.1:${await freePort()}`
   const quoted = { client: /CLIENT_SECRET begins and ends with a quote/ }
   const unreached = (name: string) => new RegExp(`cannot be reached \\(ECONNREFUSED\\): check ${name}`)
+  const withoutTls = (name: string) => new RegExp(`speaks no TLS .*check port and scheme of ${name}`)
   const cases: [what: string, change: Env, faults: Record<string, RegExp>][] = [
     [
       'a wrong client secret',
@@ -186,6 +187,18 @@ t.test('a sound deployment', async (t) => {
         client: unreached('AUTH_URL'),
         'sign-in page': unreached('AUTH_URL'),
         'resource server': unreached('BASE_URL'),
+      },
+    ],
+    [
+      'https at a port that speaks http',
+      {
+        AUTH_URL: env.AUTH_URL.replace('http:', 'https:'),
+        BASE_URL: env.BASE_URL.replace('http:', 'https:'),
+      },
+      {
+        client: withoutTls('AUTH_URL'),
+        'sign-in page': withoutTls('AUTH_URL'),
+        'resource server': withoutTls('BASE_URL'),
       },
     ],
   ]

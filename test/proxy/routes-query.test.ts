@@ -172,6 +172,16 @@ t.test('an object as a value is 400, since it would read the wrong data', async 
   t.equal((await get('/flux/a?filter=an+[object+Object]')).status, 200)
 })
 
+t.test(
+  'a generated client that wraps the free parameters gets 400, since it would read the wrong data',
+  async (t) => {
+    const { get, refused } = await proxyCaller()
+    for (const query of ['parameters[values]=3', 'parameters%5Bvalues%5D=3'])
+      refused(t, await get(`/flux/a?${query}`), /parameters\[values\] is not sent like this/, query)
+    t.equal((await get('/flux/a?parameters=values&filter[a]=1')).status, 200)
+  },
+)
+
 t.test('a query of more than 100 parameters is 400', async (t) => {
   const { get, sent, refused } = await proxyCaller()
   t.equal((await get(`/flux/a?${'a&'.repeat(99)}b`)).status, 200)

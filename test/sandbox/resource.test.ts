@@ -33,6 +33,29 @@ t.test('GetFlux responds in the format of the parameter, else Content-Type, else
   t.equal((await read('?format=HTML', {})).status, 400)
 })
 
+t.test(
+  'lists take take, skip, search and format, and an echo comes in the format that was asked for',
+  async (t) => {
+    const operations = [{ name: 'Export', method: 'GET', url: '/:wac/export' } as const]
+    const sandbox = await startSandbox(t, { operations })
+    const { access_token } = sandbox.issueTokens('alice')
+    const headers = { authorization: `Bearer ${access_token}` }
+    const read = (path: string) => fetch(`${sandbox.url}${path}`, { headers })
+    const text = async (path: string) => await (await read(path)).text()
+    t.match(JSON.parse(await text('/DEMO/flux?skip=1&take=1')), [{ fluxID: 'power', wac: 'DEMO' }])
+    t.equal(JSON.parse(await text('/DEMO/flux?take=0')).length, 0)
+    t.equal(await text('/DEMO/flux?search=WAT&format=CSV'), 'wType,fluxID,wac\r\nFlux,water,DEMO\r\n')
+    t.equal(await text('/WUM?take=1&format=JSV'), '[{wType:WUM,id:1,name:Electricity,unit:kWh}]')
+    t.match(await text('/WUM?skip=1&format=XML'), '<Rows><WUM id="2" name="Cold water" unit="m³"/></Rows>')
+    t.equal((await read('/DEMO/flux?take=all')).status, 400)
+    t.equal((await read('/DEMO/flux?format=PDF')).status, 400)
+    const echo = await read('/DEMO/export?format=CSV')
+    t.match(echo.headers.get('content-type'), 'text/csv')
+    t.equal(await echo.text(), 'wType,operation,method,path\r\nEcho,Export,GET,/DEMO/export\r\n')
+    t.match(JSON.parse(await text('/DEMO/export?a=1')), { operation: 'Export', query: { a: '1' } })
+  },
+)
+
 t.test('a call needs a known account with a role, and its token in the header or in the query', async (t) => {
   const users = [{ username: 'alice', password: 'x', wacs: ['ACME'] }]
   const sandbox = await startSandbox(t, { users })

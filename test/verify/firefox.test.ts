@@ -4,6 +4,7 @@ import { startDemoServers } from '../browser/demo.ts'
 import { type FirefoxTab, LACKS_FIREFOX, launchFirefox } from '../helpers/firefox.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { startReverseProxy } from '../helpers/reverse-proxy.ts'
+import { until } from '../helpers/wait.ts'
 
 const OTHER_SITE = '<!doctype html><a href="/out">Win a prize</a>'
 
@@ -89,6 +90,45 @@ t.test('the core journey in Firefox', { skip: LACKS_FIREFOX }, async (t) => {
     t.strictSame(left, [])
   })
 })
+
+t.test(
+  'a page that hides its origin updates and signs out in Firefox',
+  { skip: LACKS_FIREFOX },
+  async (t) => {
+    const reverseProxy = await startReverseProxy(t)
+    await startDemoServers(t, reverseProxy, { env: { STATIC_REFERRER_POLICY: 'no-referrer' } })
+    const { publicUrl, passed } = reverseProxy
+    const tab = await (await launchFirefox(t)).newTab()
+    const isSignedIn = () =>
+      tab.evaluate('fetch("/auth/session").then((one) => one.json()).then((one) => one.authenticated)')
+    const enter = async () => {
+      await tab.goto(publicUrl)
+      await tab.has('#session-pill[data-state="out"]')
+      await signIn(tab)
+      await tab.has('#session-pill[data-state="in"]')
+    }
+
+    await enter()
+    const update = `fetch('/site/42', { method: 'PUT', mode: 'same-origin', headers: { 'content-type': 'application/json' },
+    body: '{"name":"Plant"}' }).then(({ status }) => status)`
+    t.equal(await tab.evaluate(update), 200)
+    t.equal(passed.findLast(({ method }) => method === 'PUT')?.requestHeaders.origin, 'null', 'the control')
+
+    t.equal(await tab.evaluate('navigator.sendBeacon("/auth/logout")'), true)
+    await until('signed out by a beacon', async () => (await isSignedIn()) === false)
+
+    await enter()
+    await tab.evaluate(`(() => {
+    const form = Object.assign(document.createElement('form'), { method: 'post', action: '/auth/logout' })
+    document.body.append(form)
+    form.submit()
+    return null
+  })()`)
+    await tab.has('#session-pill[data-state="out"]')
+    t.equal(await tab.evaluate('location.href'), `${publicUrl}/`)
+    t.equal(await isSignedIn(), false)
+  },
+)
 
 function readFlux(tab: FirefoxTab): Promise<number> {
   return tab.evaluate<number>('fetch("/flux/temperature").then(({ status }) => status)')

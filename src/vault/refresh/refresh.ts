@@ -361,7 +361,7 @@ async function apply(
 const WARN_EVERY_MS = 3_600_000
 const MOST_ANSWERS = 100
 
-const NO_TOKENS = 'a refresh brought no tokens: the next attempt follows after retryInMs'
+const NO_TOKENS = 'a refresh brought no tokens: another attempt follows by itself'
 
 const TEXTS = {
   'refresh.unavailable': NO_TOKENS,
