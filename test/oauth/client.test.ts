@@ -37,6 +37,21 @@ t.test('a refresh is one POST of the documented fields with the credentials in t
   })
 })
 
+t.test('a response is parsed once', async (t) => {
+  const { parse } = JSON
+  let count = 0
+  JSON.parse = (text, ...more) => {
+    if (String(text).includes('parsed once')) count += 1
+    return parse(text, ...more)
+  }
+  t.teardown(() => Object.assign(JSON, { parse }))
+  const { outcome } = await refreshAt(t, (socket) =>
+    socket.write(http('200 OK', JSON.stringify({ ...GOOD, scope: 'parsed once' }))),
+  )
+  t.match(outcome, { kind: 'granted', tokens: { scope: 'parsed once' } })
+  t.equal(count, 1)
+})
+
 const UNAVAILABLE = { kind: 'unavailable' }
 /** The failure may concern every user's grant. */
 const OF_ALL = { ...UNAVAILABLE, ofThisGrant: false }
@@ -368,9 +383,13 @@ t.test('a request that got no connection in time is never sent', async (t) => {
   const { url, requests } = await rawTokenEndpoint(t, () => {})
   const client = clientOf(t, url)
   // As many as the client may have connections.
-  const hanging = Array.from({ length: 66 }, () => client.refresh(TOKEN, bounds(900)))
+  const stop = new AbortController()
+  const { sendBefore } = bounds(600_000)
+  const hanging = Array.from({ length: 66 }, () => client.refresh(TOKEN, { sendBefore, signal: stop.signal }))
+  await until('each has its connection', async () => requests.length === 66)
   const outcome = await client.refresh(TOKEN, bounds(200, 5_000))
   t.match(outcome, { kind: 'unavailable', timedOut: true, reason: 'the request was not sent' })
+  stop.abort()
   await Promise.all(hanging)
   await elapsed(100)
   t.equal(requests.length, 66)

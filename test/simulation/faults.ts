@@ -256,17 +256,26 @@ export function drawWithoutFaults(random: Random, fleet: FleetKind): FaultKind[]
 
 /** The faults of a seed. Each draws from a stream of its own, so leaving one out changes no other. */
 export function drawFaults(seed: number, settings: Settings): Fault[] {
-  if (settings.losesResponses) return [drawLosses(seed)]
+  if (settings.losesResponses) return drawLosses(seed)
   const faults = Array.from({ length: settings.faults }, (_, id) => drawFault(seed, id, settings))
   return settings.scenario ? [...faults, ...drawScenario(seed, faults.length, settings)] : faults
 }
 
-/** Of the first refresh, and of those of the next moments. */
-function drawLosses(seed: number): Fault {
+/** Of the first refresh, and of those of the next moments; perhaps the processes die that wait for them. */
+function drawLosses(seed: number): Fault[] {
   const random = new Random(seed, 'losses')
-  const behaviour = { kind: 'loses', rotates: random.chance(0.5), connection: 'breaks' } as const
-  const change = { kind: 'auth', ms: random.between(500, 8_000), share: 1, behaviour } as const
-  return { id: 0, at: 5_000, aim: 'request sent', delayMs: 0, replica: 0, actor: true, master: 0, change }
+  const dies = random.chance(0.5)
+  const connection = dies ? 'hangs' : 'breaks'
+  const behaviour = { kind: 'loses', rotates: random.chance(0.5), connection } as const
+  const ms = dies ? 120_000 : random.between(500, 8_000)
+  const fault = (id: number, change: Change, delayMs = 0): Fault => {
+    return { id, at: 5_000, aim: 'request sent', delayMs, replica: 0, actor: true, master: 0, change }
+  }
+  const lost = fault(0, { kind: 'auth', ms, share: 1, behaviour })
+  if (!dies) return [lost]
+  // The second presentation follows when the first can have no response any more.
+  const deaths = [random.between(100, 1_500), random.between(34_000, 60_000)]
+  return [lost, ...deaths.map((delayMs, at) => fault(at + 1, { kind: 'crash', downMs: 100 }, delayMs))]
 }
 
 /** Sequences of faults that lead to dangerous states and rarely occur by chance. */

@@ -19,7 +19,6 @@ const IN_FLIGHT = 'src/vault/refresh/in-flight.ts'
 const CALLER = 'src/vault/caller.ts'
 const RECORD = 'src/vault/store/record.ts'
 
-/** Rules that live in Lua are changed in the record machine that the simulation runs. */
 export const MUTATIONS: readonly Mutation[] = [
   // Faults that were proven once and fixed.
   {
@@ -210,6 +209,14 @@ export const MUTATIONS: readonly Mutation[] = [
     file: RULES,
     find: 'isGrantedAgain(doubts, doubtAgeMs, facts.reuseMs) ? 0 : leftMs',
     put: 'leftMs',
+  },
+  // A rolling update from version 0.2.
+  {
+    name: 'lease-of-0.2-lost',
+    what: 'a write to a record of version 0.2 loses the lease that a replica of that version holds',
+    file: 'src/vault/store/redis/hash-records.ts',
+    find: "  'leaseUntil',\n",
+    put: '',
   },
   // The rules of cache and outbox.
   {

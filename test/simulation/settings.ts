@@ -111,9 +111,9 @@ function withLosses(settings: Settings, random: Random): Settings {
     topology: 'single',
     masters: 1,
     replicas: 1 + random.int(2),
-    browsers: 3,
+    browsers: 6,
     timing: { aheadSeconds: 300, thresholdSeconds: 30 },
-    timeoutMs: random.pick([1_000, 2_000, 5_000]),
+    timeoutMs: 1_000,
     reuseMs: server.graceSeconds * 1_000,
     concurrency: 64,
     idleMs: 7_200_000,
@@ -124,7 +124,8 @@ function withLosses(settings: Settings, random: Random): Settings {
     faultsUntilMs: 700_000,
     scenario: false,
     clocksStep: false,
-    thinkMs: 15_000,
+    // Sessions last until they are refreshed.
+    thinkMs: 200_000,
     watchesBackground: false,
   }
 }
