@@ -177,7 +177,8 @@ export class SimulatedAuthorizationServer {
       expiresAt: trueExpiry,
       used: false,
     })
-    this.#accessTokens.delete(`at-${id}-${serial - 4}`)
+    // One of long ago decides there whether a refresh token is granted again.
+    if (!this.#model.untilUsed) this.#accessTokens.delete(`at-${id}-${serial - 4}`)
     return {
       accessToken: new Secret(accessToken),
       refreshToken: new Secret(refreshToken),

@@ -141,7 +141,7 @@ export interface CrowdSize {
 export function drawCrowd(random: Random, { timeoutMs }: Pick<Settings, 'timeoutMs'>): CrowdSize {
   const replicas = 1 + random.int(4)
   const serviceMs = random.between(0.002, random.pick([0.03, 0.1, 0.3])) * timeoutMs
-  return { sessions: 30 + random.int(90), replicas, serviceMs: Math.min(serviceMs, 36_000 / 8 / replicas) }
+  return { sessions: 30 + random.int(90), replicas, serviceMs: Math.min(serviceMs, 33_000 / 8 / replicas) }
 }
 
 /** Settings under which only the crowd is wrong. */
