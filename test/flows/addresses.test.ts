@@ -118,7 +118,9 @@ t.test('an address whose first packet is lost is reached although the last addre
     const slow = await startSilentAddress(t, { host: '127.0.0.2', port }, portOfUrl(sandbox.url))
     // The first packet has been dropped by then.
     lookedUp = () => slow.open()
-    return (await browser.fetch('/flux/temperature')).status
+    const { status } = await browser.fetch('/flux/temperature')
+    await slow.close()
+    return status
   }
   // A stalled process may miss the reply that comes after a second.
   let status = await read()

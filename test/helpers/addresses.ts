@@ -39,7 +39,7 @@ export async function startSilentAddress(
   t: Teardown,
   address: { host: string; port: number },
   targetPort = 9,
-): Promise<{ open(): void }> {
+): Promise<{ open(): void; close(): Promise<void> }> {
   const program = `
     require('node:net').createServer((client) => {
       const server = require('node:net').connect(${targetPort}, '127.0.0.1')
@@ -61,6 +61,10 @@ export async function startSilentAddress(
     open(): void {
       drop()
       child.send('SIGCONT')
+    },
+    async close(): Promise<void> {
+      drop()
+      await child.stop('SIGKILL')
     },
   }
 }
