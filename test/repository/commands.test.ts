@@ -114,6 +114,7 @@ const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'docs/getting-started.md': 'the last check of its test in test/verify/vite.test.ts',
   'docs/operations.md':
     'test/config/operations.test.ts reads the JSON, test/repository/client.test.ts compiles the rest',
+  'docs/servers.md': 'test/flows/servers.test.ts and interop.test.ts start a server with each block',
   'docs/spa.md: Develop with Vite': 'test/repository/client.test.ts compiles it and compares its proxy',
   'docs/spa.md: Read with TanStack Query, SWR or a timer': 'test/repository/client.test.ts compiles it',
   'docs/spa.md: React and Vue': 'test/repository/client.test.ts compiles it',
