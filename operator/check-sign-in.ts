@@ -68,8 +68,7 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
     const led = await lead({})
     const first = judge(led, config)
     const isGood = first.verdict === 'ok'
-    // Most servers answer at our callback only once they know client and callback; django-oauth-toolkit answers
-    // prompt=none at any address.
+    // An answer at our callback has proven both, unless another callback gets the same one.
     const unknownScope = isGood ? await lead({ scope: `doctor-${nonce}` }) : null
     const isBack = unknownScope?.kind === 'back'
     const silent = isGood && (oauth.issuer !== null || !isBack) ? await lead({ prompt: 'none' }) : null

@@ -649,7 +649,6 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
     },
     faults: {
       ...USUAL,
-      promptNone: 'refuse-anywhere',
       pkce: 'require',
       rotateAccess: true,
       revocation: 'both',

@@ -77,6 +77,12 @@ t.test(
   },
 )
 
+t.test('an answer to prompt=none that any callback gets proves no callback', async (t) => {
+  const { examine } = await examineAt(t, 'oidc-provider', { promptNone: 'refuse-anywhere' })
+  const findings = await examine()
+  t.match(findings.find(({ check }) => check === 'sign-in page')?.message, /not proven/)
+})
+
 t.test('a method that one endpoint alone takes is not advised for all', async (t) => {
   const { examine } = await examineAt(t, 'authlib', { clientAuth: 'post-for-tokens' })
   t.match(

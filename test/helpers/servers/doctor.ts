@@ -30,7 +30,7 @@ export const MATRIX: Readonly<Record<string, Row>> = {
     proven: false,
     ...AFTER,
     missingSlash: 'client',
-    wrongIssuer: 'checks nothing',
+    wrongIssuer: 'not seen',
   },
   doorkeeper: { proven: false, ...AFTER, wrongIssuer: 'not seen' },
   'lemonldap-ng': { proven: false, ...AFTER, wrongIssuer: 'not seen' },
