@@ -649,6 +649,7 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
     },
     faults: {
       ...USUAL,
+      promptNone: 'refuse',
       pkce: 'require',
       rotateAccess: true,
       revocation: 'both',

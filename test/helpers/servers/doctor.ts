@@ -27,7 +27,7 @@ const AFTER = { wrongSecret: 'client', wrongScope: 'not seen', wrongCallback: 'n
 export const MATRIX: Readonly<Record<string, Row>> = {
   'django-oauth-toolkit': { proven: false, ...AFTER, missingSlash: 'client', wrongIssuer: 'not seen' },
   'django-oauth-toolkit-3': {
-    proven: false,
+    proven: true,
     ...AFTER,
     missingSlash: 'client',
     wrongIssuer: 'not seen',
