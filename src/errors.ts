@@ -20,7 +20,7 @@ const TABLE = {
   length_required: { status: 411, title: 'The length of the request body must be announced' },
   payload_too_large: { status: 413, title: 'The request body is too large' },
   uri_too_long: { status: 414, title: 'The address is too long' },
-  unsupported_media_type: { status: 415, title: 'The request body must be application/json' },
+  unsupported_media_type: { status: 415, title: 'The type of the request body is not accepted' },
   rate_limited: { status: 429, title: 'Too many requests' },
   headers_too_large: { status: 431, title: 'The request headers are too large' },
   internal_error: { status: 500, title: 'Something went wrong here' },

@@ -75,7 +75,8 @@ function kindOf(value: unknown): Kind {
 /** A JSON Schema that all values seen fulfil. A member is required if each object had it. */
 export function schemaOf(shape: Shape): Record<string, unknown> {
   const kinds = [...shape.kinds].filter((kind) => kind !== 'integer' || !shape.kinds.has('number'))
-  if (kinds.length === 0) return {}
+  // Where nothing but null was seen, anything may come.
+  if (kinds.every((kind) => kind === 'null')) return {}
   const schema: Record<string, unknown> = { type: kinds.length === 1 ? kinds[0] : kinds }
   if (shape.items !== null) schema.items = schemaOf(shape.items)
   if (shape.entries !== null) schema.additionalProperties = schemaOf(shape.entries)

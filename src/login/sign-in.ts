@@ -144,7 +144,7 @@ export function createRedeem(): Redeem {
 
 const RETRY_AFTER_SECONDS = 5
 const NOT_SET_UP =
-  'This server is not set up correctly for the platform. Trying again will not help: tell the operator the request number.'
+  'This server is not set up correctly for the platform. Trying again helps once the operator has corrected it: tell them the request number.'
 
 /**
  * The tokens that a sign-in asked for. Without tokens it logs why and throws what the browser gets: `refused` if the

@@ -7,7 +7,7 @@ import { begin, comeBack, signedInOverRedis } from './sign-ins.ts'
 
 const ADVICE = '<p>The sign-in could not be completed. Try again in a moment.</p>'
 
-const NOT_SET_UP = 'Trying again will not help: tell the operator the request number.</p>'
+const NOT_SET_UP = 'Trying again helps once the operator has corrected it: tell them the request number.</p>'
 
 /** A page with a retry link that sets no session. */
 function isRetryPage(t: Test, answer: Answer, status: number, what: string): void {

@@ -51,7 +51,8 @@ t.test(
         properties: { a: { type: ['integer', 'null'] } },
       },
     })
-    t.strictSame(schemaFor([]), { type: 'array', items: {} })
+    t.strictSame(schemaFor({ a: null }).properties, { a: {} })
+  t.strictSame(schemaFor([]), { type: 'array', items: {} })
   },
 )
 
