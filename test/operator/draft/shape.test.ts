@@ -52,7 +52,7 @@ t.test(
       },
     })
     t.strictSame(schemaFor({ a: null }).properties, { a: {} })
-  t.strictSame(schemaFor([]), { type: 'array', items: {} })
+    t.strictSame(schemaFor([]), { type: 'array', items: {} })
   },
 )
 
