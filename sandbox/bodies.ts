@@ -1,12 +1,17 @@
 import type { FastifyInstance } from 'fastify'
 
-/** Accepts every body as text, so that each endpoint can respond with its own error format. */
-export function keepBodiesAsText(scope: FastifyInstance): void {
+/** Accepts every body as it is, so that each endpoint can respond with its own error format. */
+export function keepBodies(scope: FastifyInstance): void {
   scope.removeAllContentTypeParsers()
-  scope.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => done(null, body))
+  scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
 }
 
-/** The body that such a scope has read; empty if there was none. */
+/** The bytes of a body that such a scope has read; empty if there was none. */
+export function bytesOf(body: unknown): Buffer {
+  return Buffer.isBuffer(body) ? body : Buffer.alloc(0)
+}
+
+/** The same as text. */
 export function textOf(body: unknown): string {
-  return typeof body === 'string' ? body : ''
+  return bytesOf(body).toString()
 }

@@ -5,8 +5,9 @@ import { errorResponse, identify, invalidToken } from './access.ts'
 import type { Accounts } from './accounts.ts'
 import type { Answers } from './answers.ts'
 import type { Authorization, Authorizations } from './authorizations.ts'
-import { textOf } from './bodies.ts'
+import { bytesOf, textOf } from './bodies.ts'
 import type { FaultSwitches, Faults } from './faults.ts'
+import type { Files, SandboxFile } from './files.ts'
 import { fluxAt, renderFlux } from './flux.ts'
 import { chooseFormat, contentTypeOf } from './formats.ts'
 import { type Journal, queryOf } from './journal.ts'
@@ -21,6 +22,8 @@ import { isCallbackName, readUpdateSite, siteIdOf } from './update-site.ts'
 const MISSING_FLUX = 'missing'
 const VALUES = 12
 const MOST_VALUES = 100_000
+/** As large as the server lets an upload be. */
+const MOST_BYTES = 100 * 1024 * 1024
 
 const ENCODERS = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync }
 
@@ -31,6 +34,7 @@ interface ResourceServer {
   authorizations: Authorizations
   faults: FaultSwitches
   sites: Sites
+  files: Files
   journal: Journal
   pipeline: Pipeline
 }
@@ -75,10 +79,11 @@ export function registerResourceServer(app: FastifyInstance, server: ResourceSer
   const known = new Set<string>()
   for (const [name, method, url, work] of INVENTED) {
     known.add(`${method} ${shapeOf(url)}`)
-    app.get(url, route(nameOf(method, url) ?? name, work))
+    app.route({ method, url, bodyLimit: MOST_BYTES, handler: route(nameOf(method, url) ?? name, work) })
   }
   for (const { name, method, url } of server.settings.operations) {
-    if (!known.has(`${method} ${shapeOf(url)}`)) app.route({ method, url, handler: route(name, echo(name)) })
+    if (!known.has(`${method} ${shapeOf(url)}`))
+      app.route({ method, url, bodyLimit: MOST_BYTES, handler: route(name, echo(name)) })
   }
 
   function nameOf(method: string, url: string): string | undefined {
@@ -98,6 +103,8 @@ const INVENTED: readonly (readonly [name: string, method: string, url: string, w
   ['ListFluxes', 'GET', '/:wac/flux', inAccount(listFluxes)],
   ['GetSite', 'GET', '/:wac/Infrastructure/Site/:siteId', inAccount(getSite)],
   ['ListWUMs', 'GET', '/WUM', ({ request, query }) => listResponse(request, query, WUMS)],
+  ['GetFile', 'GET', '/:wac/FileStore/:fileId', inAccount(getFile)],
+  ['AddFile', 'POST', '/:wac/FileStore', inAccount(addFile)],
   ['GetMe', 'GET', '/:wac/User/me', inAccount(getMe)],
 ]
 
@@ -120,6 +127,26 @@ function listFluxes({ request, query }: Call): SandboxResponse {
   return listResponse(request, query, fluxes)
 }
 
+function getFile({ server, request }: Call): SandboxResponse {
+  const { wac = '', fileId = '' } = request.params as Record<string, string>
+  const file = server.files.find(wac, fileId)
+  return file === null
+    ? errorResponse(404, 'not_found', 'There is no such file.')
+    : fileResponse(file, 'answered')
+}
+
+function fileResponse({ type, bytes }: SandboxFile, outcome: string): SandboxResponse {
+  return { ...withHeaders(textResponse(200, '', outcome), { 'content-type': type }), body: bytes }
+}
+
+function addFile({ server, request }: Call): SandboxResponse {
+  const { wac = '' } = request.params as Record<string, string>
+  const type = request.headers['content-type'] ?? 'application/octet-stream'
+  const { id, bytes } = server.files.add(wac, type, bytesOf(request.body))
+  const response = jsonResponse(201, { wType: 'File', id, type, bytes: bytes.length }, 'answered')
+  return withHeaders(response, { location: `${server.settings.resourcePath}/${wac}/FileStore/${id}` })
+}
+
 function getSite({ server, request }: Call): SandboxResponse {
   const { wac = '', siteId = '' } = request.params as Record<string, string>
   const id = siteIdOf(siteId)
@@ -139,15 +166,27 @@ function getMe({ authorization }: Call): SandboxResponse {
 
 /** The response to an operation that the sandbox does not know: what arrived. */
 function echo(operation: string): Work {
-  return ({ request, query }) => {
-    const { method, url, body } = request
-    const text = textOf(body)
+  return ({ server, request, query }) => {
+    const { method, url, headers } = request
+    const wanted = (headers.accept ?? '').split(',').map((type) => type.split(';', 1)[0]!.trim())
+    const file = server.files.given.find(({ type }) => wanted.includes(type))
+    if (file !== undefined && !query.has('format')) return fileResponse(file, 'echoed')
     const row = { wType: 'Echo', operation, method, path: url.split('?')[0]! }
     return rowsResponse(request, query, [row], 'echoed', {
       ...row,
       query: Object.fromEntries([...query].filter(([name]) => name !== 'access_token')),
-      body: text === '' ? null : JSON.parse(text),
+      body: readBody(bytesOf(request.body)),
     })
+  }
+}
+
+/** A body as JSON; of one that is none its length. */
+function readBody(body: Buffer): unknown {
+  if (body.length === 0) return null
+  try {
+    return JSON.parse(body.toString()) as unknown
+  } catch {
+    return { bytes: body.length }
   }
 }
 

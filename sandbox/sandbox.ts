@@ -7,9 +7,10 @@ import { createAnswers } from './answers.ts'
 import { registerAuthorizationServer } from './authorization-server.ts'
 import { createAuthorizations, type End } from './authorizations.ts'
 import { createAuthorizeEndpoint } from './authorize-endpoint.ts'
-import { keepBodiesAsText } from './bodies.ts'
+import { keepBodies } from './bodies.ts'
 import { registerControlRoutes } from './control-routes.ts'
 import { createFaults, type Endpoint, type FaultSwitches, noFaults } from './faults.ts'
+import { createFiles } from './files.ts'
 import { createGates, type Gate, type GateOptions } from './gates.ts'
 import { createJournal, type Journal } from './journal.ts'
 import { createPipeline } from './pipeline.ts'
@@ -73,6 +74,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   const accounts = createAccounts({ settings })
   const authorizations = createAuthorizations({ now })
   const sites = createSites({ now })
+  const files = createFiles()
   const scenarios = createScenarios({ faults, gates, authorizations })
   const pipeline = createPipeline({ gates, faults, journal, closing: closing.signal })
   let reuseDetected = 0
@@ -110,7 +112,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   const app = createApp(journal)
   app.register(
     async (scope) => {
-      keepBodiesAsText(scope)
+      keepBodies(scope)
       registerAuthorizationServer(scope, {
         authorize,
         tokens,
@@ -124,7 +126,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   )
   app.register(
     async (scope) => {
-      keepBodiesAsText(scope)
+      keepBodies(scope)
       registerResourceServer(scope, {
         settings,
         accounts,
@@ -132,6 +134,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
         authorizations,
         faults,
         sites,
+        files,
         journal,
         pipeline,
       })

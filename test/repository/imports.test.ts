@@ -44,7 +44,9 @@ const MAY_IMPORT: Readonly<Record<Folder, readonly Folder[]>> = {
   oauth: GROUND,
   ...each(GROUND, GROUND),
   // The launcher starts processes, the sandbox is another server, the demo page and the client run in the browser.
-  ...each(['demo', 'sandbox'], ['version']),
+  demo: ['version'],
+  // It reads the same file of declared operations.
+  sandbox: ['config', 'version'],
   'demo/page': ['client'],
   client: [],
 }

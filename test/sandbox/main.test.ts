@@ -20,10 +20,15 @@ t.test('the process ends with the one that forked it', async (t) => {
 })
 
 t.test('a faulty setting ends the process with a sentence that names it', async (t) => {
+  const folder = t.testdir({ 'operations.json': '{"operations":{"getOne":{"method":"FETCH","path":"x"}}}' })
   for (const [env, says] of [
     [{ SANDBOX_TOKEN_SECONDS: 'soon' }, /^SANDBOX_TOKEN_SECONDS must be a whole number\n$/],
     [{ SANDBOX_PROFILE: 'keycloack' }, /^SANDBOX_PROFILE must be one of .*keycloak, .*strict, /],
     [{ SANDBOX_CALLBACK: 'nowhere' }, /^SANDBOX_CALLBACK must be a URL\n$/],
+    [
+      { OPERATIONS_FILE: `${folder}/operations.json` },
+      /^OPERATIONS_FILE must be .*\/operations\/getOne .*\/operations\/getOne\/method /,
+    ],
     // RFC 5737: an address of no machine.
     [
       { HOST: '192.0.2.1' },

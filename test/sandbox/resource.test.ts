@@ -82,7 +82,7 @@ async function startSites(t: Test) {
     fetch(`${sandbox.url}${path}`, {
       method,
       headers: { authorization: `Bearer ${access_token}`, 'content-type': 'application/json', ...headers },
-      body: typeof body === 'string' ? body : JSON.stringify(body),
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     })
   return { sandbox, call }
 }
@@ -124,4 +124,63 @@ t.test('a request that UpdateSite cannot parse changes nothing', async (t) => {
     t.equal((await call('POST', `/json/reply/UpdateSite${suffix}`, { siteID: 1 })).status, 400, 'no wac')
   t.equal((await call('PUT', SITE, 'name=x', { 'content-type': 'text/plain' })).status, 415)
   t.match(await (await call('PUT', SITE, {})).json(), { name: 'Head office' })
+})
+
+t.test('files: a picture, a PDF, and what was uploaded comes back byte for byte', async (t) => {
+  const { sandbox, call } = await startSites(t)
+  const read = async (path: string) => {
+    const response = await call('GET', path, undefined)
+    return { type: response.headers.get('content-type'), bytes: Buffer.from(await response.arrayBuffer()) }
+  }
+  const picture = await read('/DEMO/FileStore/picture.png')
+  t.equal(picture.type, 'image/png')
+  t.equal(picture.bytes.toString('hex', 0, 8), '89504e470d0a1a0a')
+  const pdf = await read('/DEMO/FileStore/report.pdf')
+  t.equal(pdf.type, 'application/pdf')
+  const table = Number(/startxref\n(\d+)/.exec(pdf.bytes.toString('latin1'))?.[1])
+  t.equal(pdf.bytes.toString('latin1', table, table + 4), 'xref')
+  const bytes = Buffer.from(Array.from({ length: 256 }, (_, at) => at))
+  const sent = await fetch(`${sandbox.url}/DEMO/FileStore`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${sandbox.issueTokens('alice').access_token}`,
+      'content-type': 'image/webp',
+    },
+    body: bytes,
+  })
+  t.equal(sent.status, 201)
+  t.match(await sent.json(), { wType: 'File', type: 'image/webp', bytes: 256 })
+  t.strictSame(await read(sent.headers.get('location') ?? ''), { type: 'image/webp', bytes })
+  t.equal((await call('GET', '/DEMO/FileStore/none', undefined)).status, 404)
+})
+
+t.test('an echo comes in the type that is asked for, whatever was sent', async (t) => {
+  const operations = [{ name: 'AddThing', method: 'POST', url: '/:wac/things' }]
+  const sandbox = await startSandbox(t, { operations })
+  const { access_token } = sandbox.issueTokens('alice')
+  const ask = (query: string, headers: Record<string, string>) =>
+    fetch(`${sandbox.url}/DEMO/things${query}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${access_token}`, ...headers },
+      body: Buffer.from([0xff, 0xfe, 0x00]),
+    })
+  t.match(await (await ask('?a=1', {})).json(), { wType: 'Echo', query: { a: '1' }, body: { bytes: 3 } })
+  for (const [query, accept, type] of [
+    ['?format=CSV', '*/*', 'text/csv'],
+    ['', 'application/xml', 'application/xml'],
+    ['', 'image/png', 'image/png'],
+    ['', 'application/pdf', 'application/pdf'],
+    ['', '*/*', 'application/json'],
+  ] as const) {
+    const answer = await ask(query, { accept })
+    t.equal(answer.status, 200)
+    t.match(answer.headers.get('content-type'), type, `${query} ${accept}`)
+  }
+})
+
+t.test('a parent may be any integer', async (t) => {
+  const { call } = await startSites(t)
+  for (const parentInfrastructureID of [0, -1, 9_007_199_254_740_991])
+    t.match(await (await call('PUT', SITE, { parentInfrastructureID })).json(), { parentInfrastructureID })
+  t.equal((await call('PUT', SITE, { parentInfrastructureID: 1.5 })).status, 400)
 })
