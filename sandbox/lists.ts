@@ -13,9 +13,12 @@ export function listResponse(
   rows: readonly Row[],
 ): SandboxResponse {
   const numbers = ['skip', 'take'].map((name) => query.get(name) ?? '')
-  if (numbers.some((text) => !/^\d{0,9}$/.test(text)))
+  if (numbers.some((text) => !/^(-?\d{1,16})?$/.test(text)))
     return errorResponse(400, 'invalid_request', 'skip and take must be whole numbers.')
-  const [skip = 0, take = rows.length] = numbers.map((text) => (text === '' ? undefined : Number(text)))
+  // Nothing is before the first row.
+  const [skip = 0, take = rows.length] = numbers.map((text) =>
+    text === '' ? undefined : Math.max(0, Number(text)),
+  )
   const word = (query.get('search') ?? '').toLowerCase()
   const found = rows.filter((row) => Object.values(row).join('\n').toLowerCase().includes(word))
   return rowsResponse(request, query, found.slice(skip, skip + take), 'answered')
