@@ -10,6 +10,8 @@ import { startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox, untilReady } from '../helpers/system.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
+const browser = await launchChromium(t)
+
 const PAGE = '<!doctype html><script src="/app.js"></script><button>Save</button><output></output>'
 const SCRIPT = `
   document.addEventListener('DOMContentLoaded', () => {
@@ -55,7 +57,6 @@ t.test('an update that a stop cuts off is sent once by Chromium behind a TCP loa
 
   const cookies = createBrowser(publicUrl)
   await signIn(cookies, sandbox)
-  const browser = await launchChromium(t)
   const context = await browser.newContext()
   t.teardown(() => context.close())
   await context.addCookies([...cookies.cookies].map(([name, { value }]) => ({ name, value, url: publicUrl })))
