@@ -208,7 +208,7 @@ export async function use() {
     json: json.wType, free: free.values.length, site: site.name, list: (list as { operation?: string }).operation,
     csv: line(await body((http) => api.getFlux$Csv(http, '', { fluxId: 'temperature' }))),
     file: line(await body((http) => api.exportThings$Csv(http, '', { wac }))),
-    changed: (await body((http) => api.nameThing$Json(http, '', { wac, thingId: 'a', body: { name: 'Pump' } }))).operation,
+    changed: (await body((http) => api.nameThing(http, '', { wac, thingId: 'a', body: { name: 'Pump' } }))).operation,
     bad: await code(body((http) => api.getFlux$Json(http, '', { fluxId: 'a b' }))),
   }
 }
