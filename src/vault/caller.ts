@@ -38,8 +38,8 @@ export interface Caller {
   usableUntil: number
   /** Whether the session cookie alone is worth nothing (vault/binding.ts). */
   bound: boolean
-  /** The device cookie that was verified last, and until when it proves the device, monotonic milliseconds. */
-  device: { cookie: string | null; until: number }
+  /** The device cookie that was verified last, the header that it came in last, and until when it proves the device, monotonic milliseconds. */
+  device: { header: string | undefined; cookie: string | null; until: number }
   /** The last recorded activity, monotonic milliseconds: up to `touchIntervalMs` behind the browser's last request. */
   activeAt: number
 }
@@ -132,7 +132,7 @@ export function createCallers(options: CallersOptions): Callers {
     const caller = cache.get(cookie)
     const at = clock.monotonic()
     if (caller === null || at >= caller.usableUntil) return null
-    if (caller.bound && !isDeviceOf(caller, cookies.readDevice(header), at)) return null
+    if (caller.bound && !isDeviceOf(caller, header, at)) return null
     observe('hit')
     return caller
   }
@@ -150,17 +150,27 @@ export function createCallers(options: CallersOptions): Callers {
 
   async function find(header: string | undefined, { inLog, skipped }: CallerRequest): Promise<Caller> {
     const caller = await callerOf(requireCookie(header), inLog)
-    if (caller.bound) requireDevice(caller, cookies.readDevice(header), skipped)
+    if (caller.bound) requireDevice(caller, header, skipped)
     return caller
   }
 
-  /** Throws unless this device cookie proves the device of a bound session. */
-  function requireDevice(caller: Caller, cookie: string | null, skipped: boolean): void {
-    if (isDeviceOf(caller, cookie, clock.monotonic())) return
+  /** Throws unless the device cookie of this header proves the device of a bound session. */
+  function requireDevice(caller: Caller, header: string | undefined, skipped: boolean): void {
+    if (isDeviceOf(caller, header, clock.monotonic())) return
+    const cookie = cookies.readDevice(header)
     const until =
       options.binding === null ? Number.POSITIVE_INFINITY : options.binding.provenUntil(caller.key, cookie)
     if (until === null) throw deviceProblem(skipped)
-    caller.device = { cookie, until: until + clock.monotonic() - clock.wall() }
+    caller.device = { header, cookie, until: until + clock.monotonic() - clock.wall() }
+  }
+
+  /** Whether the device cookie of this header was verified before, and still proves the device: one comparison for most calls. */
+  function isDeviceOf({ device }: Caller, header: string | undefined, at: number): boolean {
+    if (at >= device.until) return false
+    if (header === device.header) return true
+    if (cookies.readDevice(header) !== device.cookie) return false
+    device.header = header
+    return true
   }
 
   /** The caller of a session by what the store shows now: a small read if its tokens are known, else a full one. */
@@ -224,11 +234,6 @@ export function createCallers(options: CallersOptions): Callers {
     current,
     noteActivity,
   }
-}
-
-/** Whether this device cookie was verified before, and still proves the device. */
-function isDeviceOf({ device }: Caller, cookie: string | null, at: number): boolean {
-  return cookie === device.cookie && at < device.until
 }
 
 /** Reads the store for callers. What a read shows says until when the caller in the cache may be used. */
@@ -325,7 +330,7 @@ function toCaller({ key, tokens: held, record }: LiveSession, { timing, clock }:
     limitAt: Number.NEGATIVE_INFINITY,
     usableUntil: Number.NEGATIVE_INFINITY,
     bound: record.bound,
-    device: { cookie: null, until: Number.NEGATIVE_INFINITY },
+    device: { header: undefined, cookie: null, until: Number.NEGATIVE_INFINITY },
     activeAt: Number.NEGATIVE_INFINITY,
   }
 }
