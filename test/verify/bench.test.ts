@@ -30,6 +30,8 @@ const RUNS = {
   growth: '--only small-1,large-3 --sessions 2000 --count 20 --seconds 0.3',
   calls: '--only ours,bare --rounds 1 --seconds 0.4 --warmup 0.1 --browsers 2 --connections 8',
   bound: '--rounds 1 --seconds 0.4 --warmup 0.1 --browsers 2 --connections 8',
+  peers: '--only ours,bare --rounds 1 --seconds 0.4 --warmup 0.1 --browsers 2',
+  files: '--only ours --rounds 1 --seconds 1 --warmup 1',
   users: '--only ours --seconds 2 --warmup 0.1 --browsers 10 --every 1',
   refresh: '--count 100 --seconds 0.5 --warmup 0.5',
   rest: '--sessions 2000 --seconds 1',
