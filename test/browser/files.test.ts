@@ -6,6 +6,7 @@ import { launchChromium } from '../helpers/chromium.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
 import { PATIENCE_MS } from '../helpers/wait.ts'
+import { decideOnPage } from './demo.ts'
 
 const browser = await launchChromium(t)
 
@@ -75,8 +76,7 @@ t.test(
     const page = await (await browser.newContext({ acceptDownloads: true })).newPage()
     page.setDefaultTimeout(PATIENCE_MS)
     await page.goto(`${bff.publicUrl}/auth/login`)
-    await page.click('#use-alice')
-    await page.waitForURL(`${bff.publicUrl}/**`)
+    await decideOnPage(page, bff.publicUrl)
     const ours = `${bff.publicUrl}/data/DEMO/files/`
     const bare = `${base}/DEMO/files/`
 
@@ -121,8 +121,7 @@ t.test('a page shows a picture, offers a download and reads a file', async (t) =
   const page = await (await browser.newContext({ acceptDownloads: true })).newPage()
   page.setDefaultTimeout(PATIENCE_MS)
   await page.goto(`${bff.publicUrl}/auth/login`)
-  await page.click('#use-alice')
-  await page.waitForURL(`${bff.publicUrl}/**`)
+  await decideOnPage(page, bff.publicUrl)
   await page.waitForFunction('document.images[0].complete')
   t.strictSame(
     await page.evaluate('[document.images[0].naturalWidth, document.images[0].naturalHeight]'),

@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs'
-import net from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
 import { launchChromium } from '../helpers/chromium.ts'
-import { listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
+import { portOfUrl } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox, untilReady } from '../helpers/system.ts'
+import { startProxy } from '../helpers/tcp-proxy.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 const browser = await launchChromium(t)
@@ -32,14 +32,8 @@ t.test('an update that a stop cuts off is sent once by Chromium behind a TCP loa
   writeFileSync(join(page, 'index.html'), PAGE)
   writeFileSync(join(page, 'app.js'), SCRIPT)
 
-  let target = 0
-  const balancer = net.createServer((client) => {
-    const server = net.connect(target, '127.0.0.1')
-    client.pipe(server).pipe(client)
-    client.on('error', () => server.destroy())
-    server.on('error', () => client.destroy())
-  })
-  const publicUrl = `http://localhost:${await listenOnLoopback(t, balancer)}`
+  const balancer = await startProxy(t, 0)
+  const publicUrl = `http://localhost:${balancer.port}`
   const start = async () => {
     const server = await startServer(t, {
       ...platformEnv(sandbox),
@@ -53,7 +47,7 @@ t.test('an update that a stop cuts off is sent once by Chromium behind a TCP loa
     return server
   }
   const [stopping, staying] = [await start(), await start()]
-  target = portOfUrl(stopping.url)
+  balancer.turnTo(portOfUrl(stopping.url))
 
   const cookies = createBrowser(publicUrl)
   await signIn(cookies, sandbox)
@@ -67,7 +61,7 @@ t.test('an update that a stop cuts off is sent once by Chromium behind a TCP loa
   t.teardown(() => gate.release())
   await tab.getByRole('button').click()
   await gate.arrived
-  target = portOfUrl(staying.url)
+  balancer.turnTo(portOfUrl(staying.url))
   t.equal(await stopping.stop('SIGTERM'), 0)
   await tab.locator('output:not(:empty)').waitFor()
   t.equal(await tab.locator('output').textContent(), '503', 'the page learns of it')

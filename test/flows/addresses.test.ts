@@ -1,14 +1,13 @@
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { allowSlowAddresses } from '../../src/process/addresses.ts'
 import { nameAddresses, startSilentAddress } from '../helpers/addresses.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
 import { freePort, portOfUrl } from '../helpers/ports.ts'
-import { startOnFreePort, startRedis } from '../helpers/redis.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { until } from '../helpers/wait.ts'
-import { makeFolder } from '../helpers/watchdog.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { announcedByName, startClusterOfOne, startNamingSentinel } from '../helpers/redis-groups.ts'
+import { serves } from '../helpers/serves.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 
 /** Nothing replies here. */
 const DEAD = '127.0.0.3'
@@ -19,19 +18,8 @@ async function isDead(t: Test, port: number): Promise<void> {
   await startSilentAddress(t, { host: DEAD, port })
 }
 
-async function works(
-  t: Test,
-  sandbox: Awaited<ReturnType<typeof startSandbox>>,
-  env: Record<string, string>,
-) {
-  const bff = await startBff(t, sandbox, { ALLOW_INSECURE_HTTP: 'true', ...env })
-  await untilReady(bff)
-  const browser = bff.browser()
-  t.equal((await signIn(browser, sandbox)).status, 303, 'a sign-in')
-  t.equal((await browser.fetch('/flux/temperature')).status, 200, 'a read')
-  const update = { method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"name":"A"}' }
-  t.equal((await browser.fetch('/site/42', update)).status, 200, 'an update')
-}
+const works = (t: Test, sandbox: Sandbox, env: Record<string, string>): Promise<void> =>
+  serves(t, sandbox, { ALLOW_INSECURE_HTTP: 'true', ...env })
 
 t.test('a dead address of a name costs its attempt, never the call', async (t) => {
   nameAddresses(t, { 'several.test': [DEAD, GOOD], localhost: [DEAD, GOOD] })
@@ -65,34 +53,14 @@ t.test('a dead address of a name costs its attempt, never the call', async (t) =
 
   await t.test('of a Sentinel, and of the master that it names', async (t) => {
     const redis = await startRedis(t)
-    const folder = makeFolder('sentinel')
-    const sentinel = await startOnFreePort(t, (port) => {
-      const file = join(folder, `${port}.conf`)
-      const lines = [
-        ...[`port ${port}`, 'bind 127.0.0.1', `dir ${folder}`],
-        ...['sentinel resolve-hostnames yes', 'sentinel announce-hostnames yes'],
-        `sentinel monitor mymaster localhost ${redis.port} 1`,
-      ]
-      writeFileSync(file, `${lines.join('\n')}\n`)
-      return [file, '--sentinel']
-    })
+    const sentinel = await startNamingSentinel(t, { masterPort: redis.port })
     await isDead(t, redis.port)
     await isDead(t, sentinel.port)
     await works(t, sandbox, { REDIS_URL: `redis-sentinel://several.test:${sentinel.port}/mymaster` })
   })
 
   await t.test('of the nodes of a Cluster', async (t) => {
-    const redis = await startRedis(t, {
-      cluster: true,
-      args: [
-        ...['--cluster-announce-hostname', 'localhost'],
-        ...['--cluster-preferred-endpoint-type', 'hostname'],
-      ],
-    })
-    await redis.cli('cluster', 'addslotsrange', '0', '16383')
-    await until('it serves its slots', async () =>
-      (await redis.cli('cluster', 'info')).includes('cluster_state:ok'),
-    )
+    const redis = await startClusterOfOne(t, announcedByName())
     await isDead(t, redis.port)
     await works(t, sandbox, { REDIS_URL: `redis-cluster://several.test:${redis.port}` })
   })

@@ -2,7 +2,15 @@ import t from 'tap'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { elapsed, until } from '../helpers/wait.ts'
-import { isAPause, presentedAgain, sessionsOn, startPair, survives, untilAllRefreshed } from './load.ts'
+import {
+  isAPause,
+  PATIENT,
+  presentedAgain,
+  sessionsOn,
+  startPair,
+  survives,
+  untilAllRefreshed,
+} from './load.ts'
 
 t.jobs = 3
 
@@ -29,7 +37,7 @@ t.test('killing a Cluster master under load, with its replica behind, signs nobo
 
 t.test('for readers the kill of a Cluster master is a pause', async (t) => {
   const cluster = await startCluster(t, { replicas: 1 })
-  const pair = await startPair(t, { REDIS_URL: cluster.url }, 12, 3_600)
+  const pair = await startPair(t, { REDIS_URL: cluster.url }, 12, PATIENT)
   const victim = await busiestMaster(cluster)
   await isAPause(t, pair, async () => {
     await victim.kill()

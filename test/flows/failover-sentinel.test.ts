@@ -3,7 +3,7 @@ import { startSentinelGroup } from '../helpers/redis-groups.ts'
 import { through } from '../helpers/replicas.ts'
 import { type Bff, opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { counted, isAPause, startPair, survives, untilAllRefreshed } from './load.ts'
+import { counted, isAPause, PATIENT, startPair, survives, untilAllRefreshed } from './load.ts'
 
 t.jobs = 3
 
@@ -44,7 +44,7 @@ t.test('killing the master under load loses no session, rotation or sign-out', a
 
 t.test('for readers the kill of a master is a pause', async (t) => {
   const group = await startSentinelGroup(t)
-  const pair = await startPair(t, { REDIS_URL: group.url }, 6, 3_600)
+  const pair = await startPair(t, { REDIS_URL: group.url }, 6, PATIENT)
   await isAPause(t, pair, async () => {
     await group.master.kill()
     await until('the replica is the master', async () => (await group.masterPort()) === group.replica.port)

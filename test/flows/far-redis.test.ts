@@ -3,9 +3,9 @@ import t, { type Test } from 'tap'
 import { createCertificate } from '../helpers/certificate.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { announcedByName, startClusterOfOne } from '../helpers/redis-groups.ts'
 import { signInExpired } from '../helpers/replicas.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 const ROUND_TRIP_MS = 400
@@ -56,19 +56,8 @@ t.test('one Redis with TLS is used at a round trip of 400 ms', async (t) => {
 t.test('a Cluster with TLS is used at a round trip of 400 ms', async (t) => {
   const certificate = await createCertificate(makeFolder('certificate'), 'DNS:localhost')
   const distance = await startDistance(t)
-  const redis = await startRedis(t, {
-    tls: certificate,
-    cluster: true,
-    args: [
-      ...['--tls-cluster', 'yes', '--cluster-announce-tls-port', String(distance.port)],
-      ...['--cluster-announce-hostname', 'localhost', '--cluster-preferred-endpoint-type', 'hostname'],
-    ],
-  })
+  const redis = await startClusterOfOne(t, announcedByName({ tls: certificate, tlsPort: distance.port }))
   distance.leadTo(redis.port)
-  await redis.cli('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
-  await until('it serves all slots', async () =>
-    (await redis.cli('CLUSTER', 'INFO')).includes('cluster_state:ok'),
-  )
   await works(t, {
     REDIS_URL: `rediss-cluster://localhost:${distance.port}`,
     REDIS_CA_FILE: certificate.caFile,

@@ -9,9 +9,9 @@ import { startRedis } from '../helpers/redis.ts'
 import { presentations, signInExpired, through } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { startProxy } from '../helpers/tcp-proxy.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 import { follow } from '../vault/refresh/virtual-replicas.ts'
-import { startProxy } from '../vault/store/proxy.ts'
 import { presentedAgain } from './load.ts'
 
 t.jobs = 2

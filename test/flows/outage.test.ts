@@ -3,8 +3,8 @@ import { type Browser, isProblem } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
 import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { startProxy } from '../helpers/tcp-proxy.ts'
 import { until } from '../helpers/wait.ts'
-import { startProxy } from '../vault/store/proxy.ts'
 import { counted } from './load.ts'
 
 // Most of the time is spent waiting.

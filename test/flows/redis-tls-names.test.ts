@@ -4,7 +4,9 @@ import { configOf } from '../config/environment.ts'
 import { type Certificate, createCertificate, expire } from '../helpers/certificate.ts'
 import { logLines } from '../helpers/log-lines.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { type Bff, opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { announcedByName, startClusterOfOne } from '../helpers/redis-groups.ts'
+import { serves } from '../helpers/serves.ts'
+import { type Bff, opsStatus, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { sessions } from '../operator/run.ts'
@@ -12,18 +14,7 @@ import { sessions } from '../operator/run.ts'
 /** A Cluster of one master that announces itself by name, with a certificate for that name alone. */
 async function startNamedCluster(t: Test) {
   const certificate = await createCertificate(makeFolder('certificate'), 'DNS:localhost')
-  const redis = await startRedis(t, {
-    tls: certificate,
-    cluster: true,
-    args: [
-      ...['--tls-cluster', 'yes', '--cluster-announce-hostname', 'localhost'],
-      ...['--cluster-preferred-endpoint-type', 'hostname'],
-    ],
-  })
-  await redis.cli('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
-  await until('it serves all slots', async () =>
-    (await redis.cli('CLUSTER', 'INFO')).includes('cluster_state:ok'),
-  )
+  const redis = await startClusterOfOne(t, announcedByName({ tls: certificate }))
   return { caFile: certificate.caFile, url: `rediss-cluster://localhost:${redis.port}` }
 }
 
@@ -35,12 +26,7 @@ function reasons({ log }: Bff): string {
 }
 
 async function isUsed(t: Test, env: Record<string, string>): Promise<void> {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, env)
-  await untilReady(bff)
-  const browser = bff.browser()
-  t.equal((await signIn(browser, sandbox)).status, 303)
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  await serves(t, await startSandbox(t), env)
 }
 
 t.test('a Cluster over TLS whose certificate has a DNS name alone is used by that name', async (t) => {

@@ -3,8 +3,8 @@ import { type Browser, isProblem } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { startProxy } from '../helpers/tcp-proxy.ts'
 import { elapsed, until } from '../helpers/wait.ts'
-import { startProxy } from '../vault/store/proxy.ts'
 
 t.jobs = 2
 

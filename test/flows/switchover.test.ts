@@ -2,8 +2,8 @@ import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { startProxy } from '../helpers/tcp-proxy.ts'
 import { until } from '../helpers/wait.ts'
-import { startProxy } from '../vault/store/proxy.ts'
 
 t.test('a replica follows one address of Redis from a demoted server to the new master', async (t) => {
   const old = await startRedis(t)

@@ -197,6 +197,24 @@ export async function startCluster(
   }
 }
 
+/** Options of a node of a Cluster that is known as `localhost`; with TLS also by this port in place of its own. */
+export function announcedByName({
+  tls,
+  tlsPort,
+}: {
+  tls?: Certificate
+  tlsPort?: number
+} = {}): RedisOptions {
+  return {
+    ...(tls === undefined ? {} : { tls }),
+    args: [
+      ...['--cluster-announce-hostname', 'localhost', '--cluster-preferred-endpoint-type', 'hostname'],
+      ...(tls === undefined ? [] : ['--tls-cluster', 'yes']),
+      ...(tlsPort === undefined ? [] : ['--cluster-announce-tls-port', String(tlsPort)]),
+    ],
+  }
+}
+
 /** A Cluster of one master, ready for writes: Redis refuses them for two seconds after its start. */
 export async function startClusterOfOne(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
   const redis = await startRedis(t, {
@@ -231,6 +249,15 @@ function ownsSlot(clusterNodes: string, slot: number): boolean {
       const [first, last = first] = range.split('-').map(Number)
       return first! <= slot && slot <= last!
     })
+}
+
+/** A Sentinel that names its master, at this port, as `localhost`. */
+export async function startNamingSentinel(
+  t: Teardown,
+  { masterPort, tls = false }: { masterPort: number; tls?: Certificate | false },
+): Promise<{ port: number }> {
+  const names = ['sentinel resolve-hostnames yes', 'sentinel announce-hostnames yes']
+  return await startSentinel(t, [...names, `sentinel monitor ${MASTER_NAME} localhost ${masterPort} 1`], tls)
 }
 
 async function startSentinel(t: Teardown, configuration: readonly string[], tls: Certificate | false) {

@@ -7,8 +7,8 @@ import { freePort, listenOnLoopback } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { CLIENT, platformEnv, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { startProxy } from '../helpers/tcp-proxy.ts'
 import { until } from '../helpers/wait.ts'
-import { startProxy } from '../vault/store/proxy.ts'
 import { type Env, type Run, run, SESSION_SECRET } from './run.ts'
 
 /** The report of the built command. */

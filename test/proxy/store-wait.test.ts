@@ -12,11 +12,11 @@ const AWAY = problem('store_unavailable')
 const FOUND = { found: true }
 
 /** A store that is away until the test says what it shows, in virtual time. */
-function start(t: Test, { waitMs = 4_000, most = 500 } = {}) {
+function start(t: Test, { waitMs = 4_000, most }: { waitMs?: number; most?: number } = {}) {
   const { clock, advance } = installVirtualTime(t)
   let asked = 0
   let shown: () => Promise<object> = () => Promise.reject(AWAY)
-  const wait = createStoreWait({ waitMs, most, clock })
+  const wait = createStoreWait({ waitMs, clock, ...(most === undefined ? {} : { most }) })
   const ask = () => {
     asked += 1
     return shown()
@@ -55,6 +55,14 @@ t.test('a read waits for the store and gets what it shows then', async (t) => {
   const asked = store.asked()
   await store.pass(4_000)
   t.equal(store.asked(), asked, 'and asks no more')
+})
+
+t.test('500 reads of a process wait, and no more', async (t) => {
+  const store = start(t)
+  const reads = Array.from({ length: 501 }, () => store.read())
+  await turn()
+  t.strictSame([...new Set(reads.slice(0, 500).map(({ outcome }) => outcome))], ['waits'])
+  t.equal(reads[500]?.outcome, AWAY)
 })
 
 t.test('an end that happened meanwhile is honoured', async (t) => {

@@ -174,10 +174,10 @@ const installed = new Map<string, Awaited<ReturnType<typeof installPackages>>>()
 for (const { name, packages, files } of BUILDS) installed.set(name, await installPackages(packages, files))
 
 for (const { name, command, dist } of BUILDS) {
-  const { folder, skip } = installed.get(name)!
+  const { folder, lacks } = installed.get(name)!
   t.test(
     `what ${name} builds works under the policy of the page`,
-    { skip: newer.skip || skip },
+    { skip: newer.lacks || lacks },
     async (t) => {
       const [program = '', ...args] = command
       const { status, output } = await run(

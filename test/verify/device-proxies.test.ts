@@ -1,19 +1,13 @@
 import { createHash, X509Certificate } from 'node:crypto'
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { decideOnPage } from '../browser/demo.ts'
 import { type Browser, createBrowser, isProblem } from '../helpers/browser.ts'
 import { launchBindingChromium } from '../helpers/chromium.ts'
 import { createDevice, refreshDevice, registrationChallenge } from '../helpers/device.ts'
-import { freePort } from '../helpers/ports.ts'
-import { startRedis } from '../helpers/redis.ts'
-import { startServer } from '../helpers/server-process.ts'
-import { CLIENT, platformEnv, signIn, startSandbox, untilReady } from '../helpers/system.ts'
+import { signIn } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { makeFolder } from '../helpers/watchdog.ts'
 import { findTool } from '../setup/tools.mjs'
-import { createTlsFiles, type Front, LACKS_FRONTS, startFronts, withEachFront } from './front.ts'
+import { type Front, LACKS_FRONTS, startDeployment, startFronts, withEachFront } from './front.ts'
 
 const NAME = 'app.example.com'
 const ORIGIN = `https://${NAME}`
@@ -21,36 +15,19 @@ const SESSION = '__Host-Http-session'
 const DEVICE = '__Host-device'
 
 /** Two replicas over one Redis behind nginx and HAProxy, each with its file of deploy/. */
-async function startDeployment(t: Test) {
-  const redis = await startRedis(t)
-  const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: `${ORIGIN}/auth/callback` } })
-  const { tls, ca } = await createTlsFiles(NAME)
-  const page = makeFolder('page')
-  writeFileSync(join(page, 'index.html'), '<!doctype html><title>Empty</title>')
-  const [port, opsPort] = [await freePort(), await freePort()]
-  for (const host of ['127.0.0.11', '127.0.0.12']) {
-    const replica = await startServer(t, {
-      HOST: host,
-      PORT: String(port),
-      OPS_PORT: String(opsPort),
-      PUBLIC_URL: ORIGIN,
-      TRUST_PROXY: '127.0.0.1',
-      SESSION_STORE: 'redis',
-      REDIS_URL: redis.url,
-      ...platformEnv(sandbox),
-      STATIC_DIR: page,
-    })
-    await untilReady(replica)
-  }
-  const fronts = await startFronts(t, { tls, port, opsPort }, ['nginx', 'haproxy'])
+async function startSystem(t: Test) {
+  const deployment = await startDeployment(t, ORIGIN, '<!doctype html><title>Empty</title>')
+  for (const number of [1, 2]) await deployment.startReplica(number)
+  const { sandbox, ca, behind } = deployment
+  const fronts = await startFronts(t, behind, ['nginx', 'haproxy'])
   const clientAt = ({ httpsPort }: Front): Browser => createBrowser(ORIGIN, { port: httpsPort, ca })
   return { sandbox, ca, fronts, clientAt }
 }
 
-type System = Awaited<ReturnType<typeof startDeployment>>
+type System = Awaited<ReturnType<typeof startSystem>>
 
 t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t) => {
-  const system = await startDeployment(t)
+  const system = await startSystem(t)
   await withEachFront(t, system.fronts, 'passes on what binds a session', (t, front) =>
     bindsClient(t, system, front),
   )

@@ -4,7 +4,8 @@ import t, { type Test } from 'tap'
 import { examine } from '../../operator/examine.ts'
 import { startChild, toolPath } from '../helpers/child.ts'
 import { accepts, freePort, portOfUrl } from '../helpers/ports.ts'
-import { platformEnv, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { serves } from '../helpers/serves.ts'
+import { platformEnv, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { SESSION_SECRET } from '../operator/run.ts'
@@ -68,13 +69,7 @@ async function startSystem(t: Test) {
     HTTP_PROXY: `http://${proxy}`,
   })
   const works = async (proxy: string): Promise<void> => {
-    const bff = await startBff(t, sandbox, { HTTP_PROXY: `http://${proxy}` })
-    await untilReady(bff)
-    const browser = bff.browser()
-    t.equal((await signIn(browser, sandbox)).status, 303, 'a sign-in')
-    t.equal((await browser.fetch('/flux/temperature')).status, 200, 'a read')
-    const update = { method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"name":"A"}' }
-    t.equal((await browser.fetch('/site/42', update)).status, 200, 'an update')
+    await serves(t, sandbox, { HTTP_PROXY: `http://${proxy}` })
     t.strictSame(await faultsOf(env(proxy)), [], 'the doctor agrees')
   }
   return { port: portOfUrl(sandbox.url), env, works }

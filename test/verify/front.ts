@@ -7,6 +7,9 @@ import type { Test } from 'tap'
 import { createCertificate } from '../helpers/certificate.ts'
 import { startChild, type Teardown, toolPath } from '../helpers/child.ts'
 import { accepts, freePort } from '../helpers/ports.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { type ServerProcess, startServer } from '../helpers/server-process.ts'
+import { CLIENT, platformEnv, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { findTool } from '../setup/tools.mjs'
@@ -59,6 +62,38 @@ export async function createTlsFiles(name: string): Promise<{ tls: string; ca: s
   const ca = readFileSync(certFile, 'utf8')
   writeFileSync(`${tls}.pem`, `${ca}${readFileSync(keyFile, 'utf8')}`)
   return { tls, ca }
+}
+
+/** What stands behind the proxies: the sandbox, one Redis, and replicas for `origin` with a page of this HTML. */
+export async function startDeployment(t: Test, origin: string, html: string) {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: `${origin}/auth/callback` } })
+  const { tls, ca } = await createTlsFiles(new URL(origin).hostname)
+  const page = makeFolder('page')
+  writeFileSync(join(page, 'index.html'), html)
+  const [port, opsPort] = [await freePort(), await freePort()]
+  return {
+    sandbox,
+    ca,
+    behind: { tls, port, opsPort },
+    /** `number` from 1 to 3. */
+    async startReplica(number: number, env: Record<string, string> = {}): Promise<ServerProcess> {
+      const replica = await startServer(t, {
+        HOST: `127.0.0.${10 + number}`,
+        PORT: String(port),
+        OPS_PORT: String(opsPort),
+        PUBLIC_URL: origin,
+        TRUST_PROXY: '127.0.0.1',
+        SESSION_STORE: 'redis',
+        REDIS_URL: redis.url,
+        ...platformEnv(sandbox),
+        STATIC_DIR: page,
+        ...env,
+      })
+      await untilReady(replica)
+      return replica
+    },
+  }
 }
 
 /** A running proxy, on 127.0.0.1. */

@@ -359,10 +359,10 @@ for (const [name, { packages }] of Object.entries(GENERATORS))
   installed.set(name, await installPackages(packages))
 
 for (const [name, { command, files = {}, page, differs = {} }] of Object.entries(GENERATORS)) {
-  const { folder, skip } = installed.get(name)!
+  const { folder, lacks } = installed.get(name)!
   t.test(
     `what ${name} generates compiles strictly and calls the server`,
-    { skip: newer.skip || skip },
+    { skip: newer.lacks || lacks },
     async (t) => {
       writeFiles(folder, {
         ...files,

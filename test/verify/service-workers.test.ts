@@ -97,7 +97,7 @@ for (const { name, packages } of TOOLS) installations.set(name, await installPac
 for (const { name, worker, make, exclusion } of TOOLS) {
   const installed = installations.get(name)!
   for (const [browser, lacks, open] of BROWSERS) {
-    t.test(`the worker of ${name} in ${browser}`, { skip: installed.skip || lacks }, async (t) => {
+    t.test(`the worker of ${name} in ${browser}`, { skip: installed.lacks || lacks }, async (t) => {
       for (const [what, excluded, check] of [
         ['people sign in, and links and errors come as pages', exclusion, checkBehindWorker],
         ['the client reports a worker without the exclusion', null, checkWithoutExclusion],

@@ -1,9 +1,8 @@
 import { join } from 'node:path'
 import { ROOT } from '../../repository/files.ts'
 import type { Teardown } from '../child.ts'
-import { makeFolder } from '../watchdog.ts'
-import { createProgram, freeOrigin } from './program.ts'
-import { CREDENTIALS, PASSWORD, type RealServer, withBearer } from './real-server.ts'
+import { startApplication } from './application.ts'
+import { decideByForms, PASSWORD, type RealServer } from './real-server.ts'
 
 export const PACKAGES = [
   'Authlib==1.9.6',
@@ -13,34 +12,25 @@ export const PACKAGES = [
   'requests',
 ]
 
-/** An application around Authlib, on SQLite. */
+/** An application around Authlib. */
 export async function startAuthlib(t: Teardown, folder: string, callback: string): Promise<RealServer> {
-  const data = makeFolder('authlib')
-  const { origin, port } = await freeOrigin()
-  const start = createProgram(t)
-  const setLife = (seconds: number) =>
-    start({
+  const application = await startApplication(t, {
+    callback,
+    signIn: '/login',
+    program: (port) => ({
       command: join(folder, 'bin/python'),
       args: ['-B', join(ROOT, 'test/helpers/servers/authlib-server.py'), port],
-      env: { FOLDER: data, LIFE: String(seconds), ...CREDENTIALS, CALLBACK: callback, PASSWORD },
-      url: `${origin}/login`,
-    })
-  await setLife(600)
+      env: {},
+    }),
+  })
   return {
-    origin,
-    env: CREDENTIALS,
-    accounts: ['alice', 'bob'],
-    guard: withBearer(`${origin}/data`),
-    async decide(visitor, authorizeUrl, { account, accepts }) {
-      let page = await visitor.go(authorizeUrl)
-      if (page.text.includes('name="password"'))
-        page = await visitor.submit(page, { values: { username: account, password: PASSWORD } })
-      if (!page.isBack) page = await visitor.submit(page, { button: accepts ? /value="yes"/ : /value=""/ })
-      return page.isBack ? page.url : null
-    },
+    ...application,
+    decide: decideByForms({
+      signIn: (account) => ({ values: { username: account, password: PASSWORD } }),
+      choose: (accepts) => ({ button: accepts ? /value="yes"/ : /value=""/ }),
+    }),
     async withdraw() {
-      await fetch(`${origin}/withdraw/alice`, { method: 'POST' })
+      await fetch(`${application.origin}/withdraw/alice`, { method: 'POST' })
     },
-    setLife,
   }
 }

@@ -1,4 +1,4 @@
-# django-oauth-toolkit with its own views, on SQLite, for one client. Settings by environment: FOLDER, LIFE, GRACE, CLIENT_ID,
+# django-oauth-toolkit with its own views, on SQLite, for one client. Settings by environment: FOLDER, LIFE, CLIENT_ID,
 # CLIENT_SECRET, CALLBACK, PASSWORD. Argument: the port.
 import os
 import sys
@@ -8,7 +8,6 @@ from django.conf import settings
 
 PROVIDER = {
     'ACCESS_TOKEN_EXPIRE_SECONDS': int(os.environ['LIFE']),
-    'REFRESH_TOKEN_GRACE_PERIOD_SECONDS': int(os.environ['GRACE']),
 }
 settings.configure(
     SECRET_KEY='x' * 50,

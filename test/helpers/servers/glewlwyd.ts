@@ -48,8 +48,7 @@ export async function startGlewlwyd(t: Teardown, root: string, callback: string)
   })
 
   const api = await administer(origin)
-  for (const scope of ['read'])
-    await api('POST', '/scope', { name: scope, password_required: true, scheme: {} })
+  await api('POST', '/scope', { name: 'read', password_required: true, scheme: {} })
   await api('POST', '/client', {
     ...{ client_id: CREDENTIALS.CLIENT_ID, name: 'the bff', enabled: true, confidential: true },
     ...{ password: CREDENTIALS.CLIENT_SECRET, client_secret: CREDENTIALS.CLIENT_SECRET },
@@ -62,6 +61,7 @@ export async function startGlewlwyd(t: Teardown, root: string, callback: string)
       scope: ['g_profile', 'openid', 'read'],
     })
   const setLife = async (seconds: number): Promise<void> => {
+    // At first there is none.
     await api('DELETE', '/mod/plugin/oidc').catch(() => {})
     await api('POST', '/mod/plugin', {
       ...{ module: 'oidc', name: 'oidc', display_name: 'oidc' },

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Teardown } from '../child.ts'
 import { makeFolder } from '../watchdog.ts'
 import { createProgram, freeOrigin } from './program.ts'
-import { CREDENTIALS, PASSWORD, type RealServer, withBearer } from './real-server.ts'
+import { CREDENTIALS, decideByForms, PASSWORD, type RealServer, withBearer } from './real-server.ts'
 
 export const ARTIFACT = 'org.keycloak:keycloak-quarkus-dist:26.7.3:zip'
 
@@ -68,17 +68,10 @@ export async function startKeycloak(t: Teardown, unpacked: string, callback: str
     env: CREDENTIALS,
     accounts,
     guard: withBearer(`${origin}/realms/${REALM}/protocol/openid-connect/userinfo`),
-    async decide(visitor, authorizeUrl, { account, accepts }) {
-      let page = await visitor.go(authorizeUrl)
-      if (page.text.includes('name="password"'))
-        page = await visitor.submit(page, {
-          form: /name="password"/,
-          values: { username: account, password: PASSWORD },
-        })
-      if (!page.isBack)
-        page = await visitor.submit(page, { button: accepts ? /name="accept"/ : /name="cancel"/ })
-      return page.isBack ? page.url : null
-    },
+    decide: decideByForms({
+      signIn: (account) => ({ form: /name="password"/, values: { username: account, password: PASSWORD } }),
+      choose: (accepts) => ({ button: accepts ? /name="accept"/ : /name="cancel"/ }),
+    }),
     async withdraw() {
       const [user] = (await admin('GET', `/${REALM}/users?exact=true&username=alice`)) as { id: string }[]
       await admin('POST', `/${REALM}/users/${user?.id}/logout`)

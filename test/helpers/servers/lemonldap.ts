@@ -5,7 +5,7 @@ import { type Teardown, toolPath } from '../child.ts'
 import { makeFolder } from '../watchdog.ts'
 import { debianEnv } from './packages.ts'
 import { createProgram, freeOrigin } from './program.ts'
-import { CREDENTIALS, type RealServer, withBearer } from './real-server.ts'
+import { CREDENTIALS, decideByForms, type RealServer, withBearer } from './real-server.ts'
 
 /** The portal loads what Debian only recommends beside it, too. */
 export const PACKAGES = [
@@ -90,19 +90,13 @@ languages = en
     env: CREDENTIALS,
     accounts: ['dwho', 'rtyler'],
     guard: withBearer(`${origin}/oauth2/userinfo`),
-    async decide(visitor, authorizeUrl, { account, accepts }) {
-      let page = await visitor.go(authorizeUrl)
-      if (page.text.includes('name="password"'))
-        page = await visitor.submit(page, {
-          form: /name="password"/,
-          values: { user: account, password: account },
-        })
-      if (!page.isBack) {
-        const confirm = /name="confirm" value="([^"]+)"/.exec(page.text)?.[1] ?? ''
-        page = await visitor.submit(page, accepts ? {} : { values: { confirm: `-${confirm}` } })
-      }
-      return page.isBack ? page.url : null
-    },
+    decide: decideByForms({
+      signIn: (account) => ({ form: /name="password"/, values: { user: account, password: account } }),
+      choose(accepts, { text }) {
+        const confirm = /name="confirm" value="([^"]+)"/.exec(text)?.[1] ?? ''
+        return accepts ? {} : { values: { confirm: `-${confirm}` } }
+      },
+    }),
     async withdraw(visitor) {
       await visitor.go(`${origin}/?logout=1`)
     },

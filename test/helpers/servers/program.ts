@@ -2,7 +2,7 @@ import { type Child, startChild, type Teardown } from '../child.ts'
 import { freePort } from '../ports.ts'
 import { until } from '../wait.ts'
 
-interface Options {
+export interface Program {
   readonly command: string
   readonly args: readonly string[]
   readonly env: Record<string, string>
@@ -14,7 +14,7 @@ interface Options {
 /** A program that is started again with other arguments. Each start waits until it answers. */
 export function createProgram(t: Teardown) {
   let child: Child | null = null
-  return async ({ command, args, env, cwd, url }: Options): Promise<void> => {
+  return async ({ command, args, env, cwd, url }: Program): Promise<void> => {
     await child?.stop('SIGKILL')
     const started = startChild(t, command, args, cwd === undefined ? { env } : { env, cwd })
     child = started

@@ -1,4 +1,4 @@
-import type { Visitor } from './visitor.ts'
+import type { Filling, Page, Visitor } from './visitor.ts'
 
 /** A real authorization server in a process of its own, with a client for the product. */
 export interface RealServer {
@@ -29,4 +29,17 @@ export const CREDENTIALS = { CLIENT_ID: 'the-bff', CLIENT_SECRET: 's3cret-of-the
 /** A request of a resource server, or of a script, with this token. */
 export function withBearer(url: string): RealServer['guard'] {
   return (token) => fetch(url, { headers: { authorization: `Bearer ${token}` } })
+}
+
+/** For a server that asks by a page for name and password, and by another for the decision, unless it knows this visitor's. */
+export function decideByForms(fill: {
+  signIn(account: string): Filling
+  choose(accepts: boolean, page: Page): Filling
+}): RealServer['decide'] {
+  return async (visitor, authorizeUrl, { account, accepts }) => {
+    let page = await visitor.go(authorizeUrl)
+    if (page.text.includes('name="password"')) page = await visitor.submit(page, fill.signIn(account))
+    if (!page.isBack) page = await visitor.submit(page, fill.choose(accepts, page))
+    return page.isBack ? page.url : null
+  }
 }

@@ -10,7 +10,7 @@ export interface Page {
 }
 
 /** How to fill in a form. */
-interface Filling {
+export interface Filling {
   /** Which form of the page, by its HTML. Default: the first. */
   readonly form?: RegExp
   /** Which button, by its tag. Default: the first. */

@@ -4,9 +4,9 @@ import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../../src/vault/store/redis
 import { type SessionStore, StoreUnavailable } from '../../../src/vault/store/store.ts'
 import { startRedis } from '../../helpers/redis.ts'
 import { startClusterOfOne } from '../../helpers/redis-groups.ts'
+import { startProxy } from '../../helpers/tcp-proxy.ts'
 import { elapsed, until } from '../../helpers/wait.ts'
 import { callEveryMethod, everyMethod } from './every-method.ts'
-import { startProxy } from './proxy.ts'
 import {
   clusterTarget,
   newKey,

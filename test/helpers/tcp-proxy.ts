@@ -1,10 +1,13 @@
 import net, { type Socket } from 'node:net'
-import type { Teardown } from '../../helpers/child.ts'
-import { listenOnLoopback } from '../../helpers/ports.ts'
+import type { Teardown } from './child.ts'
+import { listenOnLoopback } from './ports.ts'
 
-export type Proxy = Awaited<ReturnType<typeof startProxy>>
+export type TcpProxy = Awaited<ReturnType<typeof startProxy>>
 
-/** A TCP proxy between a client and a server, with faults that the test controls. `rewrite`: changes what the server sends. */
+/**
+ * A TCP proxy between a client and a server, with faults that the test controls. `firstPort` 0: `turnTo` names the server before
+ * the first connection. `rewrite`: changes what the server sends.
+ */
 export async function startProxy(
   t: Teardown,
   firstPort: number,
@@ -17,6 +20,7 @@ export async function startProxy(
   let cutting = false
   let holding = false
   let made = 0
+  const openings: Buffer[] = []
   let cutsAt = ''
   let onSending: ((data: Buffer, upstream: Socket) => void) | null = null
 
@@ -26,6 +30,7 @@ export async function startProxy(
     const upstream = net.connect(targetPort, '127.0.0.1')
     open.set(client, upstream)
     if (freezing) frozen.add(client)
+    client.once('data', (data) => openings.push(data))
     client.on('data', (data) => {
       if (frozen.has(client)) return
       if (cutsAt !== '' && data.toString('latin1').toLowerCase().includes(`\r\n${cutsAt}\r\n`)) {
@@ -108,6 +113,8 @@ export async function startProxy(
         },
       }
     },
+    /** The first data that the client has sent on each connection. */
+    openings: (): readonly Buffer[] => openings,
     /** Number of connections accepted so far. */
     made: () => made,
   }
