@@ -43,7 +43,7 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
     else if (response.writableFinished) respond(socket, toSend)
     else {
       closed.add(socket)
-      response.once('close', () => socket.end())
+      response.once('close', () => close(socket))
     }
   }
 

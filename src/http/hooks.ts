@@ -172,10 +172,10 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
   return function logResponse(request: FastifyRequest, response: ServerResponse, ms: number): void {
     const status = response.headersSent ? response.statusCode : CLIENT_GONE
     observe({ route: request.routeOptions.url ?? 'none', method: request.method, status }, ms / 1_000)
-    const isSlow = wasSlowReader(response)
+    const why = whyOf(request, response, status)
     const isLogged =
       accessLog === 'all' ||
-      (accessLog !== 'off' && (status >= 400 || isSlow)) ||
+      (accessLog !== 'off' && why !== null) ||
       (accessLog === 'writes' && !READS.has(request.method))
     if (!isLogged) return
     const { target } = request
@@ -193,11 +193,7 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
       recordKey: sessionOf(request) ?? undefined,
       traceId: request.traceId ?? traceIdOf(request),
     }
-    const whole = isSlow
-      ? { ...line, ...SLOW_READER }
-      : status >= 400
-        ? { ...line, ...whyOf(request, status) }
-        : line
+    const whole = why === null ? line : { ...line, ...why }
     if (status >= 500) log.error(whole)
     else log.info(whole)
   }
@@ -231,8 +227,14 @@ function logCrossOrigin(log: Logger, request: FastifyRequest, { detail }: Proble
   )
 }
 
-/** Why a request got a status from 400 on. Without a problem of ours the resource server sent the status. */
-function whyOf({ sentProblem }: FastifyRequest, status: number): { code: string; reason: string } {
+/** Why a response is an error or was cut off; null for any other. Without a problem of ours the resource server sent the status. */
+function whyOf(
+  { sentProblem }: FastifyRequest,
+  response: ServerResponse,
+  status: number,
+): { code: string; reason: string } | null {
+  if (wasSlowReader(response)) return SLOW_READER
+  if (status < 400) return null
   if (status === CLIENT_GONE) return { code: 'client_gone', reason: 'the browser left before the response' }
   if (sentProblem === null) return { code: 'upstream_error', reason: 'the resource server sent this status' }
   const { code, cause } = sentProblem

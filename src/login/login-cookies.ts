@@ -93,9 +93,11 @@ export function createLoginCookies({
 
   /** As many as may be opened, of this id if there is one: somebody may have made the header. */
   function openable(header: string | undefined, id?: string): { id: string; value: string }[] {
-    const found = []
-    for (const cookie of loginCookiesIn(header))
-      if ((id === undefined || cookie.id === id) && found.push(cookie) === MOST_OPENED) break
+    const found: { id: string; value: string }[] = []
+    for (const cookie of loginCookiesIn(header)) {
+      if (found.length === MOST_OPENED) break
+      if (id === undefined || cookie.id === id) found.push(cookie)
+    }
     return found
   }
 

@@ -141,7 +141,7 @@ export function createForward(options: ForwardOptions): Forward {
     resourceServer.send(call, (outcome) => {
       if (outcome.kind === 'withdrawn') {
         forwarding.calls -= 1
-        again(forwarding, caller, askedAnew(forwarding, caller, outcome.error))
+        again(forwarding, caller, callerNow(forwarding, caller, outcome.error))
         return
       }
       const status = 'status' in outcome ? outcome.status : 0
@@ -184,8 +184,8 @@ export function createForward(options: ForwardOptions): Forward {
     })
   }
 
-  /** The caller that the session has now. `failure`: why the store could not be asked just now, or null. */
-  function askedAnew<C extends Authorized>(
+  /** The caller that the session has now. `failure`: the error of a question that has just failed, with which the wait begins; or null. */
+  function callerNow<C extends Authorized>(
     { request, reply, source }: Forwarding<C>,
     caller: C,
     failure: unknown,
@@ -202,24 +202,14 @@ export function createForward(options: ForwardOptions): Forward {
   /** Sends with the caller that takes the place of `before`. An upload is gone, so the page sends it again. */
   function again<C extends Authorized>(forwarding: Forwarding<C>, before: C, found: Promise<C>): void {
     const { reply, outgoing } = forwarding
-    if (outgoing.uploadLength === null) {
-      sendWith(forwarding, found)
-      return
-    }
-    found.then(
-      ({ authorization }) => {
-        // One renewal a minute: the newest token was refused as well.
-        const isNew = authorization !== before.authorization
-        reply.send(problem(isNew ? 'token_refreshed' : 'upstream_refused', isNew ? AT_ONCE : {}))
-      },
-      (error: unknown) => reply.send(error),
-    )
-  }
-
-  function sendWith<C extends Authorized>(forwarding: Forwarding<C>, found: Promise<C>): void {
     found
-      .then((caller) => send(forwarding, caller))
-      .catch((error: unknown) => refuse(forwarding.reply, error))
+      .then((caller) => {
+        if (outgoing.uploadLength === null) send(forwarding, caller)
+        // One renewal a minute: the newest token was refused as well.
+        else if (caller.authorization === before.authorization) throw problem('upstream_refused')
+        else throw problem('token_refreshed', AT_ONCE)
+      })
+      .catch((error: unknown) => refuse(reply, error))
   }
 }
 

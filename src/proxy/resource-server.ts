@@ -70,7 +70,8 @@ export interface ResourceServerOptions {
   share?: number
   /**
    * A read that has waited so long for its share takes the place of one that came as long before it and has no response yet:
-   * its browser may have left, which some reverse proxies hide. That one waits again, once. null: no read does.
+   * its browser may have left, which some reverse proxies hide. That one waits again, once. One of a holder in so long. null: no
+   * read does.
    */
   overtakeMs?: number | null
   /** A browser that takes less than 64 KiB of a waiting response in so long counts as gone. */
@@ -276,18 +277,31 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
     if (entered === 'started') return
     this.waited = true
     if (entered === 'full') this.finish({ kind: 'full' })
-    else this.awaitShare(this.shared.overtakeMs)
+    else this.awaitShare()
   }
 
-  private awaitShare(overtakeMs: number | null): void {
-    const { timeoutMs } = this.shared
-    const mayOvertake = overtakeMs !== null && overtakeMs < timeoutMs && isRepeatable(this.call.outgoing)
-    const end = (): void => this.finish({ kind: 'crowded' })
-    const overtake = (): void => {
-      this.timer = setTimeout(end, timeoutMs - overtakeMs!)
-      if (!this.gaveWay) this.own.shares.overtake(this.share, this, overtakeMs!)
+  private awaitShare(): void {
+    const { timeoutMs, overtakeMs } = this.shared
+    if (overtakeMs === null || this.gaveWay || !isRepeatable(this.call.outgoing)) {
+      this.timer = setTimeout(() => this.finish({ kind: 'crowded' }), timeoutMs)
+      return
     }
-    this.timer = mayOvertake ? setTimeout(overtake, overtakeMs) : setTimeout(end, timeoutMs)
+    let leftMs = timeoutMs
+    const wait = (): void => {
+      const ms = Math.min(leftMs, overtakeMs)
+      leftMs -= ms
+      this.timer = setTimeout(tryAgain, ms)
+    }
+    const tryAgain = (): void => {
+      if (leftMs === 0) {
+        this.finish({ kind: 'crowded' })
+        return
+      }
+      // Before it starts, which ends the wait.
+      wait()
+      this.own.shares.overtake(this.share, this, overtakeMs)
+    }
+    wait()
   }
 
   giveWay(heir: Sharer): boolean {

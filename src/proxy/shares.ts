@@ -12,11 +12,13 @@ export interface Sharer {
 /** One holder's part of the connections. */
 export interface Share {
   /** In the order of their start. */
-  readonly open: Set<Sharer>
+  readonly open: Sharer[]
   /** In the order of their arrival. */
   readonly waiting: Set<Sharer>
   /** Of those that wait. */
   waitingBytes: number
+  /** When one of them was overtaken last, by the monotonic clock. */
+  overtakenAt: number
 }
 
 /** Above so many holders those without a call are forgotten. */
@@ -42,38 +44,52 @@ export class Shares {
     const known = this.shares.get(holder)
     if (known !== undefined) return known
     if (this.shares.size >= MAX_HOLDERS) this.forgetIdle()
-    const share = { open: new Set<Sharer>(), waiting: new Set<Sharer>(), waitingBytes: 0 }
+    const share: Share = {
+      open: [],
+      waiting: new Set<Sharer>(),
+      waitingBytes: 0,
+      overtakenAt: Number.NEGATIVE_INFINITY,
+    }
     this.shares.set(holder, share)
     return share
   }
 
   /** Starts the call now, or when one of the same holder leaves; `full`: too many wait already. */
   enter(share: Share, call: Sharer): 'started' | 'waits' | 'full' {
-    if (share.open.size >= this.most) {
+    if (share.open.length >= this.most) {
       if (share.waitingBytes + call.keptBytes > this.mostBytes) return 'full'
       share.waiting.add(call)
       share.waitingBytes += call.keptBytes
       return 'waits'
     }
-    share.open.add(call)
+    share.open.push(call)
     call.start()
     return 'started'
   }
 
   /** A call that was started gives its place away: to `heir` if that one still waits, else to the one that has waited longest. */
   leave(share: Share, call: Sharer, heir: Sharer | null = null): void {
-    share.open.delete(call)
+    share.open.splice(share.open.indexOf(call), 1)
     if (share.waiting.size === 0) return
     const next = heir !== null && share.waiting.has(heir) ? heir : share.waiting.values().next().value!
     this.forget(share, next)
-    share.open.add(next)
+    share.open.push(next)
     next.start()
   }
 
-  /** The first call that came at least `olderByMs` before this one, which waits, and gives way has to. false: there is none. */
+  /**
+   * Asks the open calls that came at least `olderByMs` before `heir`, in the order of their start, for a place. The first that
+   * agrees gives its own. One call of a holder is overtaken in `olderByMs`: more would leave reads that are merely slow no
+   * time to end. false: none was now.
+   */
   overtake(share: Share, heir: Sharer, olderByMs: number): boolean {
-    for (const call of share.open)
-      if (call.cameAt <= heir.cameAt - olderByMs && call.giveWay(heir)) return true
+    const at = performance.now()
+    if (at - share.overtakenAt < olderByMs) return false
+    for (const call of share.open) {
+      if (call.cameAt > heir.cameAt - olderByMs || !call.giveWay(heir)) continue
+      share.overtakenAt = at
+      return true
+    }
     return false
   }
 
@@ -83,6 +99,6 @@ export class Shares {
   }
 
   private forgetIdle(): void {
-    for (const [holder, { open }] of this.shares) if (open.size === 0) this.shares.delete(holder)
+    for (const [holder, { open }] of this.shares) if (open.length === 0) this.shares.delete(holder)
   }
 }

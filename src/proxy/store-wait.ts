@@ -5,7 +5,8 @@ import { withTimeout } from '../timeout.ts'
 
 /**
  * What `ask` shows. Where it rejects with `store_unavailable` it is asked again until the store is back, so that what happened
- * meanwhile counts. Rejects with its last error after `waitMs`, at once where too many wait, and when the browser leaves.
+ * meanwhile counts. Rejects with its last error after `waitMs`, at once where too many wait, and when the browser leaves. All
+ * questions for one response share the wait.
  */
 export type StoreWait = <T extends object>(response: ServerResponse, ask: () => Promise<T>) => Promise<T>
 
@@ -23,13 +24,16 @@ export const ASK_AGAIN_MS = 250
 
 export function createStoreWait({ waitMs, clock, most = MOST_WAITING }: StoreWaitOptions): StoreWait {
   let waiting = 0
+  /** Of the responses that have waited, monotonic milliseconds. */
+  const ends = new WeakMap<ServerResponse, number>()
 
   return async function waitForStore(response, ask) {
-    const until = clock.monotonic() + waitMs
+    const until = ends.get(response) ?? clock.monotonic() + waitMs
     try {
       return await ask()
     } catch (error) {
       if (!isAway(error) || waiting >= most || response.closed) throw error
+      ends.set(response, until)
       waiting += 1
       try {
         return await askUntil(until - clock.monotonic(), response, ask, error)

@@ -157,3 +157,16 @@ async function twoParts(bff: Bff, first: string, second: string, awaited?: strin
   readAnswers(portOf(bff), first + second, Buffer.from(text))
   return text
 }
+
+t.test('a client that goes on sending after a fault behind its request is disconnected', async (t) => {
+  const { port } = await shared()
+  const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  t.teardown(() => socket.destroy())
+  socket.on('error', () => {}).resume()
+  socket.write(`${get()}no request\r\n`)
+  const sending = setInterval(() => socket.write('x'), 100)
+  t.teardown(() => clearInterval(sending))
+  // A reset is as good as an end.
+  await new Promise((resolve) => socket.once('close', resolve))
+  t.ok(socket.destroyed)
+})

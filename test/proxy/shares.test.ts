@@ -103,6 +103,8 @@ t.test('only a call that came long enough before gives way to a younger one', as
   t.strictSame(asked.splice(0), ['deaf'])
   t.equal(shares.overtake(share, young, 999), true)
   t.strictSame(asked.splice(0), ['deaf', 'old'])
+  t.equal(shares.overtake(share, young, 999), false, 'one in so long')
+  t.strictSame(asked, [])
   shares.leave(share, old, young)
   t.strictSame(asked.splice(0), ['young starts'], 'before the one that has waited longer')
   shares.leave(share, young, old)
@@ -144,6 +146,23 @@ t.test('a read takes the place of the oldest that has no response, which waits a
   t.equal((await other.answer).status, 200, 'what waits again gets its response')
   t.equal(upstream.received.filter(({ path }) => path === '/begun').length, 1, 'one with a response stays')
 })
+
+t.test(
+  'of a holder one read at a time is overtaken, and those that wait get their places in turn',
+  async (t) => {
+    const upstream = await rawUpstream(t, () => {})
+    const { port } = await bff(t, { baseUrl: upstream.url, share: 2, overtakeMs: 50 })
+    const read = (path: string) => browse(t, port, path, 'X-Holder: a')
+    for (const [at, path] of ['/left', '/gone'].entries()) {
+      read(path)
+      await upstream.request(at)
+    }
+    await elapsed(60)
+    for (const path of ['/first', '/second']) read(path)
+    const taken = [await upstream.request(2), await upstream.request(3)]
+    t.strictSame(taken.map(({ path }) => path).sort(), ['/first', '/second'])
+  },
+)
 
 t.test('no update gives way to another', async (t) => {
   const upstream = await rawUpstream(t, () => {})

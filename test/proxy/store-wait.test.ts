@@ -28,9 +28,8 @@ function start(t: Test, { waitMs = 4_000, most }: { waitMs?: number; most?: numb
     shows(next: () => Promise<object>): void {
       shown = next
     },
-    /** A read, its response, and its outcome; `waits` until it has one. */
-    read() {
-      const response = new EventEmitter()
+    /** A question of a read, its response, and its outcome; `waits` until it has one. */
+    read(response = new EventEmitter()) {
       const one = { response, outcome: 'waits' as unknown }
       const settle = (outcome: unknown): void => {
         one.outcome = outcome
@@ -63,6 +62,21 @@ t.test('500 reads of a process wait, and no more', async (t) => {
   await turn()
   t.strictSame([...new Set(reads.slice(0, 500).map(({ outcome }) => outcome))], ['waits'])
   t.equal(reads[500]?.outcome, AWAY)
+})
+
+t.test('a read that finds the store away again waits for what is left of its time', async (t) => {
+  const store = start(t)
+  const read = store.read()
+  await store.pass(3_000)
+  store.shows(async () => FOUND)
+  await store.pass(ASK_AGAIN_MS)
+  t.equal(read.outcome, FOUND)
+  store.shows(() => Promise.reject(AWAY))
+  const again = store.read(read.response)
+  await store.pass(500)
+  t.equal(again.outcome, 'waits')
+  await store.pass(500)
+  t.equal(again.outcome, AWAY)
 })
 
 t.test('an end that happened meanwhile is honoured', async (t) => {

@@ -7,7 +7,7 @@ import {
   startCluster,
   startSentinelGroup,
 } from '../../test/helpers/redis-groups.ts'
-import { startProxy, type TcpProxy as Link } from '../../test/helpers/tcp-proxy.ts'
+import { type TcpProxy as Link, startProxy } from '../../test/helpers/tcp-proxy.ts'
 import type { Clock, History, Mode } from './history.ts'
 
 /** A server that takes writes, and a replica that has its data; null where it runs alone. */
