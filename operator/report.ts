@@ -55,8 +55,8 @@ export interface Report {
   add(check: string, finding: Draft): void
   /** Text for a person: with `--json` it goes to stderr. */
   say(text: string): void
-  /** A text of many lines in ASCII, to be copied. */
-  document(check: string, text: string, message: string): void
+  /** A text of many lines in ASCII, to be copied. Returns what is printed: the text without secrets. */
+  document(check: string, text: string, message: string): string
   /** An address for the operator's browser, secrets included. */
   show(check: string, address: string, message: string): void
   /** From now on this text is replaced wherever it would be printed. */
@@ -100,6 +100,7 @@ export function createReport(options: {
       const value = hideForms(text, forms)
       if (json) out(JSON.stringify({ check, verdict: 'ok', value, message, setting: null }))
       else out(`${message}:\n\n${value}\n`)
+      return value
     },
     say: (text) => (json ? error : out)(clean(text)),
     hide(secret) {

@@ -13,7 +13,7 @@ interface OpenValue {
 }
 
 /** Names that change an object's prototype where another program assigns members one by one. */
-const RESERVED: ReadonlySet<string> = new Set(['__proto__', 'constructor'])
+export const RESERVED_NAMES: ReadonlySet<string> = new Set(['__proto__', 'constructor'])
 
 /**
  * Faults of a text that `JSON.parse` accepts: a member that is there twice, a member `__proto__` or `constructor`, a
@@ -52,7 +52,7 @@ export function* jsonFaults(text: string, maxDepth = Number.POSITIVE_INFINITY): 
           const name = JSON.parse(text.slice(at, end)) as string
           top.key = name
           if (top.names.has(name)) yield { kind: 'repeated', pointer: pointerTo(open) }
-          if (RESERVED.has(name)) yield { kind: 'reserved', pointer: pointerTo(open) }
+          if (RESERVED_NAMES.has(name)) yield { kind: 'reserved', pointer: pointerTo(open) }
           top.names.add(name)
           expectsName = false
         }

@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import type { Config } from '../../src/config/config.ts'
 import { FORMATS, type Format } from '../../src/config/operation.ts'
+import { MAX_OPERATIONS } from '../../src/config/operations-file.ts'
 import type { Environment } from '../../src/config/secrets.ts'
 import { ruleFor } from '../../src/proxy/response-rules.ts'
 import type { Secret } from '../../src/secret.ts'
@@ -9,15 +10,12 @@ import { TYPE_OF } from '../measure/measure.ts'
 import type { Answer, Platform } from '../measure/platform.ts'
 import { declarationsOf } from '../operation-faults.ts'
 import type { Report } from '../report.ts'
-import { nameOf, type Pattern, patternsOf } from './pattern.ts'
-import { queryOf, readSample, type Sample } from './sample.ts'
+import { freeName, type Pattern, patternsOf } from './pattern.ts'
+import { queryTextOf, readSample, type Sample } from './sample.ts'
 import { newShape, schemaOf, see } from './shape.ts'
 
-/** As many as a file may declare operations. */
-const MAX_SAMPLES = 64
-
 /** What the resource server answers to the samples of one operation. */
-interface Seen {
+interface Answers {
   /** null: no answer could be used. */
   formats: Format[] | 'any' | null
   /** Whether the query may name the format. */
@@ -35,8 +33,8 @@ export function patternsFor(
   { baseUrl, wac }: Pick<Config, 'baseUrl' | 'wac'>,
   env: Environment,
 ): { patterns: readonly Pattern[]; faults: readonly string[] } {
-  if (addresses.length > MAX_SAMPLES)
-    return { patterns: [], faults: [`--draft: at most ${MAX_SAMPLES} addresses, not ${addresses.length}`] }
+  if (addresses.length > MAX_OPERATIONS)
+    return { patterns: [], faults: [`--draft: at most ${MAX_OPERATIONS} addresses, not ${addresses.length}`] }
   const read = addresses.map((address) => readSample(address, baseUrl))
   const faults = read.filter((sample) => typeof sample === 'string')
   const patterns = patternsOf(
@@ -44,14 +42,22 @@ export function patternsFor(
     wac,
   )
   // Before anything is asked: an endpoint of the authorization server gets no token.
-  const held = patterns.flatMap((pattern) => {
-    const text = textOf(new Map([['Draft', declarationOf(pattern, null)]]))
-    const found = declarationsOf(text, { ...env, OPERATIONS_FILE: undefined }).faults
-    return found.map(
-      (fault) => `--draft: ${pattern.samples[0]!.path}: ${fault.replace('/operations/Draft', '')}`,
-    )
+  return { patterns, faults: [...faults, ...faultsOf(patterns, env)] }
+}
+
+/** What the server would find wrong with a file of these operations, each by the path of its first sample. */
+function faultsOf(patterns: readonly Pattern[], env: Environment): string[] {
+  const named = new Map(patterns.map((pattern, at) => [`Draft${at}`, pattern]))
+  const pathOf = (name: string): string => named.get(name)?.samples[0]?.path ?? name
+  const text = textOf(new Map([...named].map(([name, pattern]) => [name, declarationOf(pattern, null)])))
+  return declarationsOf(text, { ...env, OPERATIONS_FILE: undefined }).faults.map((fault) => {
+    const [pointer = '', name = ''] = /^\/operations\/(\w+)/.exec(fault) ?? []
+    const words = fault.slice(pointer.length).replace(/ (Draft\d+) /, (_, other) => ` ${pathOf(other)} `)
+    const advice = words.startsWith('/path matches')
+      ? ': leave one out, or name the accounts in WAC_ALLOWED'
+      : ''
+    return `--draft: ${pathOf(name)}: ${words}${advice}`
   })
-  return { patterns, faults: [...faults, ...held] }
 }
 
 /** Reads the samples, by GET alone, and prints a draft of `OPERATIONS_FILE`; `out`: a new file that gets it too. */
@@ -65,11 +71,11 @@ export async function measureDraft(
   let isWhole = false
   try {
     for (const pattern of patterns) {
-      const seen = await readPattern({ platform, report, token }, pattern)
-      if (seen.formats === null) continue
-      const name = nameOf(pattern, seen.isList, names)
-      operations.set(name, declarationOf(pattern, seen))
-      report.add('draft', { value: name, message: `${name}: ${wordsOf(pattern, seen)}` })
+      const answers = await readPattern({ platform, report, token }, pattern)
+      if (answers.formats === null) continue
+      const name = freeName(`${answers.isList ? 'List' : 'Get'}${pattern.noun}`, names)
+      operations.set(name, declarationOf(pattern, answers))
+      report.add('draft', { value: name, message: `${name}: ${wordsOf(pattern, answers)}` })
     }
     isWhole = true
   } finally {
@@ -84,14 +90,14 @@ export async function measureDraft(
 }
 
 function print(report: Report, text: string, out: string | null): void {
-  report.document(
+  const printed = report.document(
     'draft',
     text,
     'A draft of OPERATIONS_FILE. Check what is guessed, and leave out what no page needs',
   )
   if (out === null) return
   try {
-    writeFileSync(out, `${text}\n`, { flag: 'wx' })
+    writeFileSync(out, `${printed}\n`, { flag: 'wx' })
     report.add('draft file', { value: out, message: `${out} is written`, setting: `OPERATIONS_FILE=${out}` })
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
@@ -105,23 +111,23 @@ interface Reading {
   token: Secret
 }
 
-async function readPattern(reading: Reading, pattern: Pattern): Promise<Seen> {
-  const seen: Seen = { formats: null, inQuery: true, shape: newShape(), count: 0, isList: false }
+async function readPattern(reading: Reading, pattern: Pattern): Promise<Answers> {
+  const answers: Answers = { formats: null, inQuery: true, shape: newShape(), count: 0, isList: false }
   for (const sample of pattern.samples) {
     const first = await readFirst(reading, sample)
     if (first === null) continue
     const { answer, inQuery } = first
-    if (seen.formats === null) {
-      seen.inQuery = inQuery
-      seen.formats = await formatsOf(reading, sample, first)
+    if (answers.formats === null) {
+      answers.inQuery = inQuery
+      answers.formats = await formatsOf(reading, sample, first)
     }
     const value = TYPE_OF.JSON.test(answer.type) ? parsed(answer.body) : undefined
     if (value === undefined) continue
-    see(seen.shape, value)
-    seen.count += 1
-    seen.isList ||= Array.isArray(value)
+    see(answers.shape, value)
+    answers.count += 1
+    answers.isList ||= Array.isArray(value)
   }
-  return seen
+  return answers
 }
 
 /** The first response that a page would get. null: there is none, and the report says why. */
@@ -131,7 +137,10 @@ async function readFirst(
 ): Promise<{ answer: Answer; inQuery: boolean } | null> {
   const call = (inQuery: boolean) =>
     platform.call(token, {
-      ...{ method: 'GET', path: sample.path, query: queryOf(sample), formatInQuery: inQuery },
+      method: 'GET',
+      path: sample.path,
+      query: queryTextOf(sample),
+      formatInQuery: inQuery,
     })
   let inQuery = true
   let answer = await call(inQuery)
@@ -172,9 +181,9 @@ async function formatsOf(
   { platform, report, token }: Reading,
   sample: Sample,
   { answer, inQuery }: { answer: Answer; inQuery: boolean },
-): Promise<Seen['formats']> {
+): Promise<Answers['formats']> {
   if (answer.bytes === 0) return ['JSON']
-  const place = { method: 'GET', path: sample.path, query: queryOf(sample) } as const
+  const place = { method: 'GET', path: sample.path, query: queryTextOf(sample) } as const
   const found: Format[] = []
   if (FORMATS.some((format) => TYPE_OF[format].test(answer.type)))
     for (const format of FORMATS) {
@@ -203,21 +212,21 @@ function parsed(body: string): unknown {
   }
 }
 
-function declarationOf({ path, account, parameters, query }: Pattern, seen: Seen | null): object {
-  const isUsual = seen === null || (seen.formats?.length === 1 && seen.formats[0] === 'JSON')
-  return {
-    method: 'GET',
-    path,
-    ...(account === 'path' ? {} : { account }),
-    ...(Object.keys(parameters).length === 0 ? {} : { parameters }),
-    ...(Object.keys(query).length === 0 ? {} : { query }),
-    ...(isUsual ? {} : { formats: seen.formats }),
-    ...(seen === null || seen.inQuery || seen.formats === 'any' ? {} : { format: 'accept' }),
-    ...(seen === null || seen.count === 0 ? {} : { response: schemaOf(seen.shape) }),
-  }
+/** `answers`: null before anything is read. What is usual is not written. */
+function declarationOf({ path, account, parameters, query }: Pattern, answers: Answers | null): object {
+  const declared: Record<string, unknown> = { method: 'GET', path }
+  if (account !== 'path') declared.account = account
+  if (Object.keys(parameters).length > 0) declared.parameters = parameters
+  if (Object.keys(query).length > 0) declared.query = query
+  if (answers === null) return declared
+  const { formats, inQuery, count, shape } = answers
+  if (String(formats) !== 'JSON') declared.formats = formats
+  if (!inQuery && formats !== 'any') declared.format = 'accept'
+  if (count > 0) declared.response = schemaOf(shape)
+  return declared
 }
 
-function wordsOf({ path, guesses }: Pattern, { formats, inQuery, count, shape }: Seen): string {
+function wordsOf({ path, guesses }: Pattern, { formats, inQuery, count, shape }: Answers): string {
   const answered =
     formats === 'any'
       ? 'answers with files or pictures'

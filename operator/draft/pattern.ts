@@ -1,4 +1,5 @@
 import { type QueryType, type QueryValue, sameName } from '../../src/config/operation.ts'
+import { MAX_LIST } from '../../src/config/operations-file.ts'
 import type { Sample } from './sample.ts'
 
 /** Samples of one operation, and what is guessed from them. */
@@ -20,19 +21,16 @@ interface Account {
   readonly allowed: ReadonlySet<string> | null
 }
 
-/** Values of a query under one name: as many as a file may permit. */
-const MAX_LIST = 100
-
 /** One segment of a sample: a text that stays, or what it is guessed to stand for. */
 type Part = { literal: string } | { type: 'account' | 'integer' | 'id'; sample: string }
 
-/** The operations of these samples: those that differ in ids alone are one. */
+/** The operations of these samples: those that differ in ids or in the case of letters alone are one. */
 export function patternsOf(samples: readonly Sample[], account: Account): Pattern[] {
   const split = samples.map((sample) => ({ sample, parts: partsOf(sample, account) }))
   const groups = new Map<string, { sample: Sample; parts: Part[] }[]>()
   for (const each of split) {
     const parts = each.parts.map((part, at) => (differs(each, split, at) ? asId(part) : part))
-    const shape = parts.map((part) => ('literal' in part ? `/${part.literal}` : '/{}')).join('')
+    const shape = parts.map(keyOf).join('/')
     groups.set(shape, [...(groups.get(shape) ?? []), { sample: each.sample, parts }])
   }
   return [...groups.values()].map((group) =>
@@ -73,14 +71,15 @@ function differs(one: { parts: Part[] }, all: readonly { parts: Part[] }[], at: 
   return all.some(({ parts }) => {
     const other = parts[at]
     if (parts.length !== one.parts.length || other === undefined) return false
-    const isOther = 'literal' in other && other.literal !== part.literal && /\d/.test(other.literal)
-    return isOther && parts.every((each, index) => index === at || isSame(each, one.parts[index]!))
+    const isOther = 'literal' in other && keyOf(other) !== keyOf(part) && /\d/.test(other.literal)
+    return isOther && parts.every((each, index) => index === at || keyOf(each) === keyOf(one.parts[index]!))
   })
 }
 
-function isSame(one: Part, other: Part): boolean {
-  if ('literal' in one) return 'literal' in other && one.literal === other.literal
-  return 'type' in other
+/** The same for parts that one operation can have in this place. The platform may read paths in any case. */
+function keyOf(part: Part): string {
+  if ('literal' in part) return part.literal.toLowerCase()
+  return part.type === 'account' ? '{wac}' : '{}'
 }
 
 function asId(part: Part): Part {
@@ -98,7 +97,7 @@ function joined([first = [], ...others]: readonly Part[][]): Part[] {
 
 function patternOf(samples: readonly Sample[], parts: readonly Part[], { default: own }: Account): Pattern {
   const guesses: string[] = []
-  const query = queryOf(samples)
+  const query = queryTypesOf(samples)
   const taken = new Set(['wac', ...Object.keys(query).map(sameName)])
   const parameters: Record<string, 'integer' | 'id'> = {}
   let owner = ''
@@ -126,29 +125,36 @@ function patternOf(samples: readonly Sample[], parts: readonly Part[], { default
   return { samples, path: path.join(''), account, parameters, query, noun, guesses }
 }
 
-/** Keeps the name out of `taken` for the next one. */
-function freeName(wish: string, taken: Set<string>): string {
-  const stem = wish.slice(0, 36)
+/** The longest name that a file may give an operation or a parameter. */
+const MAX_NAME = 40
+
+/** This name, with a number where `taken` has it, of the length that a file permits. Adds it to `taken`, by `sameName`. */
+export function freeName(wish: string, taken: Set<string>): string {
   for (let number = 1; ; number += 1) {
-    const name = number === 1 ? stem : `${stem}${number}`
+    const end = number === 1 ? '' : String(number)
+    const name = wish.slice(0, MAX_NAME - end.length) + end
     if (taken.has(sameName(name))) continue
     taken.add(sameName(name))
     return name
   }
 }
 
-function queryOf(samples: readonly Sample[]): Pattern['query'] {
-  const seen = new Map<string, { values: string[]; isList: boolean }>()
+/** A file names a parameter once, whatever the case of its letters: the first spelling stays. */
+function queryTypesOf(samples: readonly Sample[]): Pattern['query'] {
+  const found = new Map<string, { name: string; values: string[]; isList: boolean }>()
   for (const { query } of samples) {
     const here = new Set<string>()
     for (const [name, value] of query) {
-      const { values, isList } = seen.get(name) ?? { values: [], isList: false }
-      seen.set(name, { values: [...values, value], isList: isList || here.has(name) })
-      here.add(name)
+      const key = name.toLowerCase()
+      const parameter = found.get(key) ?? { name, values: [], isList: false }
+      parameter.values.push(value)
+      parameter.isList ||= here.has(key)
+      found.set(key, parameter)
+      here.add(key)
     }
   }
   return Object.fromEntries(
-    [...seen].map(([name, { values, isList }]) => {
+    [...found.values()].map(({ name, values, isList }) => {
       const type = typeOfValues(values)
       return [name, isList ? { list: type, max: MAX_LIST } : type]
     }),
@@ -161,20 +167,6 @@ function typeOfValues(values: readonly string[]): QueryValue {
     return 'integer'
   if (all((value) => /^-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$/.test(value))) return 'number'
   return all((value) => value === 'true' || value === 'false') ? 'boolean' : 'text'
-}
-
-const MAX_NAME = 40
-
-/** The name of its operation, one that `taken` does not have. */
-export function nameOf({ noun }: Pick<Pattern, 'noun'>, isList: boolean, taken: Set<string>): string {
-  const wish = `${isList ? 'List' : 'Get'}${noun}`
-  for (let number = 1; ; number += 1) {
-    const end = number === 1 ? '' : String(number)
-    const name = wish.slice(0, MAX_NAME - end.length) + end
-    if (taken.has(name)) continue
-    taken.add(name)
-    return name
-  }
 }
 
 function pascal(text: string): string {

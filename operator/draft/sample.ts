@@ -43,6 +43,6 @@ export function readSample(address: string, baseUrl: string): Sample | string {
 }
 
 /** The query as it is sent. */
-export function queryOf({ query }: Sample): string {
+export function queryTextOf({ query }: Sample): string {
   return query.map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`).join('&')
 }

@@ -1,17 +1,17 @@
-import { isObject } from '../../src/json.ts'
+import { isObject, RESERVED_NAMES } from '../../src/json.ts'
 
 /** What was seen of the values in one place of JSON responses. */
 export interface Shape {
   readonly kinds: Set<Kind>
   /** Of objects, by name. */
-  readonly members: Map<string, Seen>
+  readonly members: Map<string, Member>
   objects: number
   /** Of arrays, and of objects whose names are ids. */
   items: Shape | null
   entries: Shape | null
 }
 
-interface Seen {
+interface Member {
   readonly shape: Shape
   /** In how many of the objects. */
   times: number
@@ -25,7 +25,7 @@ const MAX_MEMBERS = 200
 /** Of an array: the others look the same. */
 const MAX_ITEMS = 1_000
 /** Names that the file does not accept in a schema. */
-const REFUSED: ReadonlySet<string> = new Set(['__proto__', 'constructor', '$ref', '$id'])
+const REFUSED: ReadonlySet<string> = new Set([...RESERVED_NAMES, '$ref', '$id'])
 /** A name that is a value: an id or a date. */
 const VALUE = /^(?:\d[\d.:TZ-]*|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i
 
@@ -53,14 +53,14 @@ function seeMembers(shape: Shape, value: Record<string, unknown>, depth: number)
   }
   for (const name of names) {
     if (REFUSED.has(name)) continue
-    let seen = shape.members.get(name)
-    if (seen === undefined) {
+    let member = shape.members.get(name)
+    if (member === undefined) {
       if (shape.members.size >= MAX_MEMBERS) continue
-      seen = { shape: newShape(), times: 0 }
-      shape.members.set(name, seen)
+      member = { shape: newShape(), times: 0 }
+      shape.members.set(name, member)
     }
-    seen.times += 1
-    see(seen.shape, value[name], depth + 1)
+    member.times += 1
+    see(member.shape, value[name], depth + 1)
   }
 }
 
@@ -84,7 +84,7 @@ export function schemaOf(shape: Shape): Record<string, unknown> {
   const required = [...shape.members].flatMap(([name, { times }]) => (times === shape.objects ? [name] : []))
   if (required.length > 0) schema.required = required
   schema.properties = Object.fromEntries(
-    [...shape.members].map(([name, seen]) => [name, schemaOf(seen.shape)]),
+    [...shape.members].map(([name, member]) => [name, schemaOf(member.shape)]),
   )
   return schema
 }

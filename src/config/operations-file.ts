@@ -25,11 +25,13 @@ import {
 } from './operation.ts'
 import { responseFaults, schemaFaults } from './operation-schema.ts'
 
-const MAX_OPERATIONS = 64
+/** Operations of one file. */
+export const MAX_OPERATIONS = 64
 const MAX_ENUM = 256
 /** Values of a query under one name: as many as a query may have parameters. */
-const MAX_LIST = 100
-const MAX_UPLOAD_BYTES = 100 * 1024 * 1024
+export const MAX_LIST = 100
+/** Of one upload. */
+export const MAX_UPLOAD_BYTES = 100 * 1024 * 1024
 const MAX_TYPES = 64
 
 const NAME = /^[A-Z][A-Za-z0-9]{0,39}$/

@@ -159,13 +159,22 @@ t.test('an address that cannot be declared is refused by name before anything is
   t.strictSame(lines, [])
   t.match(errors, [
     /^--draft: "https:\/\/other.example\/DEMO\/zones" is not below BASE_URL/,
+    /^--draft: \/DEMO\/zones: \/query\/access_token cannot be declared/,
+    /^--draft: \/DEMO\/zones: \/query\/skip\[\] must have a name/,
     /^--draft: \/oauth\/authorize: .*"none" while WAC_ALLOWED/,
     /^--draft: \/oauth\/authorize: .*endpoint of the authorization server/,
     /^--draft: \/WUM: \/account must not be "none" while WAC_ALLOWED is set/,
-    /^--draft: \/DEMO\/zones: \/query\/access_token cannot be declared/,
-    /^--draft: \/DEMO\/zones: \/query\/skip\[\] must have a name/,
   ])
   t.notMatch(errors.join(), 's3cret')
+
+  const unclear = ['/42/Site', '/DEMO/Site'].map((path) => sandbox.baseUrl + path)
+  for (const draft of [unclear, unclear.toReversed()]) {
+    const refused = start(t, { ...envOf(sandbox, 1), WAC: '' }, { json: false, draft })
+    t.equal(await refused.ended, 2)
+    t.match(refused.errors, [
+      /^--draft: (\S+): \/path matches requests of (?!\1)\/(?:42|DEMO)\/Site too: .* WAC_ALLOWED/,
+    ])
+  }
   t.strictSame(sandbox.journal.entries(), [])
 })
 
@@ -224,6 +233,14 @@ t.test(
     t.equal(await bothSignIns(live), 1)
     t.match(live.found('draft file'), { verdict: 'fault', message: /not written \(ENOENT\)/ })
     const text = draftOf(live)
+    const out = join(t.testdir({}), 'operations.json')
+    const written = await startLive(t, sandbox, {
+      draft: [`${base}/DEMO/echo`],
+      out,
+      env: { BASE_URL: base },
+    })
+    t.equal(await bothSignIns(written), 0)
+    t.equal(readFileSync(out, 'utf8'), `${draftOf(written)}\n`)
     t.match(text, /^[\x20-\x7e\n]+$/)
     t.match(JSON.parse(text).operations.GetEcho.response.properties, {
       '\u001b[31m\u202e': { required: ['ü'] },

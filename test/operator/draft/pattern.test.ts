@@ -1,5 +1,5 @@
 import t from 'tap'
-import { nameOf, patternsOf } from '../../../operator/draft/pattern.ts'
+import { freeName, patternsOf } from '../../../operator/draft/pattern.ts'
 import { readSample, type Sample } from '../../../operator/draft/sample.ts'
 
 const BASE = 'https://api.example.com/v1'
@@ -45,6 +45,31 @@ t.test('digits in a path become parameters, and samples that differ in them are 
   t.equal(found[0]?.samples.length, 2)
 })
 
+t.test('samples that differ in the case of letters alone are one operation', async (t) => {
+  const found = patterns(['/DEMO/User?Take=1', '/DEMO/user?take=2', '/DEMO/rooms/b2', '/DEMO/Rooms/B2'])
+  t.match(found, [
+    { path: '/{wac}/User', query: { Take: 'integer' }, samples: { length: 2 } },
+    { path: '/{wac}/rooms/b2', samples: { length: 2 } },
+  ])
+  t.strictSame(Object.keys(found[0]?.query ?? {}), ['Take'])
+})
+
+t.test('the order of samples decides nothing about accounts', async (t) => {
+  const noWac = { default: null, allowed: null }
+  const pathsOf = (paths: readonly string[]) =>
+    patterns(paths, noWac)
+      .map(({ path, account }) => `${account} ${path}`)
+      .sort()
+  const samples = ['/42/Site', '/DEMO/Site', '/DEMO/Site/7', '/42/Site/8']
+  t.strictSame(pathsOf(samples), [
+    'none /{theId}/Site',
+    'none /{theId}/Site/{siteId}',
+    'path /{wac}/Site',
+    'path /{wac}/Site/{siteId}',
+  ])
+  t.strictSame(pathsOf(samples), pathsOf(samples.toReversed()))
+})
+
 t.test(
   'the account is the first segment where WAC or WAC_ALLOWED say so, else a code in capitals',
   async (t) => {
@@ -80,9 +105,9 @@ t.test('parameters of the query have the type of all values that were seen', asy
 
 t.test('each operation has a name of its own', async (t) => {
   const taken = new Set<string>()
-  const name = (noun: string, isList = false) => nameOf({ noun }, isList, taken)
-  t.strictSame([name('Zone'), name('Zone'), name('Zones', true)], ['GetZone', 'GetZone2', 'ListZones'])
-  t.match([name('X'.repeat(60)), name('X'.repeat(60))], [/^GetX{37}$/, /^GetX{36}2$/])
+  const name = (wish: string) => freeName(wish, taken)
+  t.strictSame([name('GetZone'), name('GetZone'), name('Getzone')], ['GetZone', 'GetZone2', 'Getzone3'])
+  t.match([name('X'.repeat(60)), name('X'.repeat(60))], [/^X{40}$/, /^X{39}2$/])
 })
 
 t.test('an address that cannot be declared is refused by name, without its query', async (t) => {
