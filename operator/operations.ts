@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { RE2JS } from 're2js'
 import type { Operation } from '../src/config/operation.ts'
-import { jsonPointer } from '../src/json.ts'
+import { schemasIn } from '../src/config/operation-schema.ts'
+import { isObject, jsonPointer } from '../src/json.ts'
 import { VERSION } from '../src/version.ts'
 import { printable } from './in-ascii.ts'
 import { declarationsOf } from './operation-faults.ts'
@@ -61,17 +62,18 @@ function main(args: readonly string[]): number {
 
 /** Patterns of the schemas that are none of RE2, so that programs in Go reject the OpenAPI document as a whole. */
 function patternWarnings({ name, body, response }: Operation): string[] {
-  const schemas = { body: body !== null && 'schema' in body ? { schema: body.schema } : null, response }
   const found: string[] = []
-  walk(schemas, ['operations', name])
+  if (body !== null && 'schema' in body) walk(body.schema, ['operations', name, 'body', 'schema'])
+  walk(response, ['operations', name, 'response'])
   return found
 
-  function walk(part: unknown, path: readonly string[]): void {
-    if (typeof part !== 'object' || part === null) return
-    for (const [key, value] of Object.entries(part)) {
-      const at = [...path, key]
-      if (key === 'pattern' && typeof value === 'string') warn(value, at)
-      else if (key !== 'enum' && key !== 'const' && key !== 'examples') walk(value, at)
+  function walk(schema: unknown, path: readonly string[]): void {
+    if (!isObject(schema)) return
+    for (const [keyword, value] of Object.entries(schema)) {
+      if (keyword === 'pattern' && typeof value === 'string') warn(value, [...path, keyword])
+      if (keyword === 'patternProperties' && isObject(value))
+        for (const pattern of Object.keys(value)) warn(pattern, [...path, keyword, pattern])
+      for (const [inner, part] of schemasIn(keyword, value)) walk(part, [...path, ...inner])
     }
   }
 

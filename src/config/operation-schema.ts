@@ -24,20 +24,13 @@ const REFUSED_KEYWORDS: Readonly<Record<string, string>> = {
 }
 
 const ONE_SCHEMA: ReadonlySet<string> = new Set([
-  ...[
-    'additionalItems',
-    'additionalProperties',
-    'not',
-    'if',
-    'then',
-    'else',
-    'contains',
-    'propertyNames',
-    'items',
-  ],
+  ...['additionalItems', 'additionalProperties', 'unevaluatedItems', 'unevaluatedProperties', 'items'],
+  ...['not', 'if', 'then', 'else', 'contains', 'propertyNames'],
 ])
-const SCHEMAS_BY_NAME: ReadonlySet<string> = new Set(['properties', 'definitions', '$defs', 'dependencies'])
-const LIST_OF_SCHEMAS: ReadonlySet<string> = new Set(['allOf', 'anyOf', 'oneOf', 'items'])
+const SCHEMAS_BY_NAME: ReadonlySet<string> = new Set([
+  ...['properties', 'patternProperties', 'definitions', '$defs', 'dependencies', 'dependentSchemas'],
+])
+const LIST_OF_SCHEMAS: ReadonlySet<string> = new Set(['allOf', 'anyOf', 'oneOf', 'items', 'prefixItems'])
 
 const MAX_PATTERN_TEXT = 256
 const MAX_UNIQUE = 256
@@ -161,8 +154,8 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[], walk
   })
 }
 
-/** The schemas that a keyword holds, each with what leads to it. */
-function schemasIn(keyword: string, value: unknown): [inner: string[], schema: unknown][] {
+/** The schemas that a keyword of a schema holds, each with the names and indexes that lead to it. */
+export function schemasIn(keyword: string, value: unknown): [inner: string[], schema: unknown][] {
   const holdsMany =
     (LIST_OF_SCHEMAS.has(keyword) && Array.isArray(value)) ||
     (SCHEMAS_BY_NAME.has(keyword) && typeof value === 'object' && value !== null)

@@ -118,17 +118,27 @@ t.test('check warns of a pattern that programs in Go cannot read', async (t) => 
     Coded: { ...write, path: '/{wac}/codes/{zoneId}', body: { schema: coded('^\\u0041[a-z]{1,8}$') } },
     Plain: { ...write, path: '/{wac}/plain/{zoneId}', body: { schema: coded('^[a-z]{1,9}$') } },
     Read: { method: 'GET', path, parameters, response: { items: { pattern: 'a(?=b)' } } },
+    Named: {
+      ...{ method: 'GET', path: '/{wac}/named/{zoneId}', parameters },
+      response: {
+        properties: { enum: { pattern: '(?=c)' }, const: { items: { pattern: '(?=d)' } } },
+        patternProperties: { '(?=e)': { const: { pattern: '(?!' } } },
+      },
+    },
   }
   const folder = t.testdir({ 'operations.json': JSON.stringify({ operations: declared }) })
   const { code, lines, stderr } = await run(t, 'operations.js', {}, 'check', `${folder}/operations.json`)
   t.equal(code, 0)
-  t.match(lines, [/4 operations, no fault$/])
+  t.match(lines, [/5 operations, no fault$/])
   t.match(stderr.trim().split('\n'), [
     /Ahead\/body\/schema\/properties\/code\/pattern: warning: .*Go .*\(\?!/,
     /Coded\/.*\\u/,
     /Read\/response\/items\/pattern: .*\(\?=/,
+    /Named\/response\/properties\/enum\/pattern: /,
+    /Named\/response\/properties\/const\/items\/pattern: /,
+    /Named\/response\/patternProperties\/\(\?=e\): /,
   ])
-  t.equal(stderr.trim().split('\n').length, 3)
+  t.equal(stderr.trim().split('\n').length, 6)
 })
 
 t.test('check names every fault at once, those with other variables included', async (t) => {
