@@ -17,8 +17,9 @@ const RELATED: readonly VariableName[] = [
 export function declarationsOf(text: string, env: Environment): Declarations & { faults: readonly string[] } {
   const { faults, ...declared } = readOperations(text)
   if (!RELATED.some((name) => env[name])) return { ...declared, faults }
-  const { values } = readVariables(env, RELATED)
-  const others = operationFaults({ ...values, OPERATIONS_FILE: declared })
+  const read = readVariables(env, RELATED)
+  const partial = read.ok ? new Set<VariableName>() : read.partial
+  const others = operationFaults({ values: { ...read.values, OPERATIONS_FILE: declared }, partial })
   return {
     ...declared,
     faults: [...faults, ...others.map((fault) => fault.replace(/^OPERATIONS_FILE /, ''))],

@@ -11,7 +11,7 @@ import {
   readVariableText,
   TRY_OUT_SECRET,
 } from './secrets.ts'
-import { FLOWS, TABLE, VARIABLE_NAMES, type Values } from './variables.ts'
+import { FLOWS, TABLE, VARIABLE_NAMES, type Values, type VariableName } from './variables.ts'
 
 const ADDRESSES = [
   'BASE_URL',
@@ -31,8 +31,16 @@ const REMOVED: Readonly<Record<string, string>> = {
   WORKERS: 'a process is a replica: run more replicas behind the reverse proxy (docs/deployment.md)',
 }
 
-/** Faults between variables. A variable that is missing in `values` is skipped: it had its own fault. */
-export function relationFaults(values: Partial<Values>): string[] {
+/** What was read of variables of which some have faults. */
+export interface SoundValues<Name extends VariableName = VariableName> {
+  /** A variable of which nothing is sound is missing. */
+  readonly values: Partial<Pick<Values, Name>>
+  /** Variables with a fault of their own. Those that are there too lack the faulty entries. */
+  readonly partial: ReadonlySet<VariableName>
+}
+
+/** Faults between variables that stay when each variable's own faults are repaired. */
+export function relationFaults({ values, partial }: SoundValues): string[] {
   const faults: string[] = []
   if (values.ALLOW_INSECURE_HTTP !== true) {
     for (const [name, address] of insecureAddresses(values)) {
@@ -47,13 +55,16 @@ export function relationFaults(values: Partial<Values>): string[] {
   }
   const { OPERATIONS_FILE: file } = values
   const mayRead =
-    file === undefined || file?.isPartial || file?.operations.some(({ application }) => application)
+    file === undefined ||
+    partial.has('OPERATIONS_FILE') ||
+    file?.operations.some(({ application }) => application)
   if (values.OAUTH_FLOWS?.has('client') && values.CLIENT_FLUX_ALLOWED === null && !mayRead) {
     faults.push('CLIENT_FLUX_ALLOWED is required with the client flow (entries wac/fluxId, or *)')
   }
-  faults.push(...operationFaults(values))
-  if (values.WAC && values.WAC_ALLOWED && !values.WAC_ALLOWED.has(values.WAC)) {
-    faults.push(`WAC must be one of WAC_ALLOWED, but is ${quoted(values.WAC)}`)
+  faults.push(...operationFaults({ values, partial }))
+  const { WAC: wac, WAC_ALLOWED: allowed } = values
+  if (wac && allowed && !allowed.has(wac) && !partial.has('WAC_ALLOWED')) {
+    faults.push(`WAC must be one of WAC_ALLOWED, but is ${quoted(wac)}`)
   }
   if (values.SESSION_STORE === 'redis' && values.REDIS_URL === null) {
     faults.push('REDIS_URL is required unless SESSION_STORE=memory')
@@ -90,9 +101,10 @@ function repeatedParameters({
 }
 
 /** Faults between the declared operations and other variables. */
-export function operationFaults(values: Partial<Values>): string[] {
+export function operationFaults({ values, partial }: SoundValues): string[] {
   const { operations = [], identity = null } = values.OPERATIONS_FILE ?? {}
-  const unnamed = identity !== null && identity.operation.account !== 'none' && !values.WAC
+  const flows = partial.has('OAUTH_FLOWS') ? undefined : values.OAUTH_FLOWS
+  const unnamed = identity !== null && identity.operation.account !== 'none' && values.WAC === null
   const ofIdentity = unnamed
     ? ['OPERATIONS_FILE /identity/operation belongs to an account: WAC must be set']
     : []
@@ -102,7 +114,7 @@ export function operationFaults(values: Partial<Values>): string[] {
     const faults: string[] = []
     if (account === 'none' && values.WAC_ALLOWED && !(application && method === 'GET'))
       faults.push(`${at('account')} must not be "none" while WAC_ALLOWED is set`)
-    if (application && values.OAUTH_FLOWS && !values.OAUTH_FLOWS.has('client'))
+    if (application && flows && !flows.has('client'))
       faults.push(`${at('application')} needs the client flow in OAUTH_FLOWS`)
     for (const endpoint of endpointsBelowBase(values)) {
       if (coversPath(operation, endpoint.prefix, endpoint.path))
@@ -119,12 +131,12 @@ function endpointsBelowBase(values: Partial<Values>): { prefix: string; path: st
   if (!base || !auth) return []
   const { origin, pathname } = new URL(base)
   return [
-    values.OAUTH_AUTHORIZE_URL ?? `${auth}/oauth/authorize`,
-    values.OAUTH_TOKEN_URL ?? `${auth}/oauth/token`,
-    values.OAUTH_REVOCATION_URL ?? null,
-    values.OAUTH_END_SESSION_URL ?? null,
+    values.OAUTH_AUTHORIZE_URL === null ? `${auth}/oauth/authorize` : values.OAUTH_AUTHORIZE_URL,
+    values.OAUTH_TOKEN_URL === null ? `${auth}/oauth/token` : values.OAUTH_TOKEN_URL,
+    values.OAUTH_REVOCATION_URL,
+    values.OAUTH_END_SESSION_URL,
   ]
-    .flatMap((url) => (url === null ? [] : [new URL(url)]))
+    .flatMap((url) => (url ? [new URL(url)] : []))
     .filter((url) => url.origin === origin)
     .map((url) => ({ prefix: pathname.replace(/\/$/, ''), path: url.pathname }))
 }

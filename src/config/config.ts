@@ -4,6 +4,7 @@ import {
   relationFaults,
   relationWarnings,
   removedWarnings,
+  type SoundValues,
   secretWarnings,
   stopWarnings,
 } from './checks.ts'
@@ -72,8 +73,7 @@ export function describeFaults({
 
 type ReadVariables<Name extends VariableName> =
   | { readonly ok: true; readonly values: Pick<Values, Name> }
-  /** `values`: of the others. */
-  | { readonly ok: false; readonly faults: readonly string[]; readonly values: Partial<Pick<Values, Name>> }
+  | ({ readonly ok: false; readonly faults: readonly string[] } & SoundValues<Name>)
 
 /** The values of the named variables, or every fault in them and between them. Reads no other variable. */
 export function readVariables<Name extends VariableName>(
@@ -81,17 +81,21 @@ export function readVariables<Name extends VariableName>(
   names: readonly Name[],
 ): ReadVariables<Name> {
   const read = new Map<string, unknown>()
+  const partial = new Set<VariableName>()
   const faults: string[] = []
   for (const name of names) {
     const value = readValue(TABLE[name], readVariableText(env, name, TABLE[name].secret))
-    if (value instanceof Refused) faults.push(...value.faults.map((fault) => `${name} ${fault}`))
+    if (value instanceof Refused) {
+      faults.push(...value.faults.map((fault) => `${name} ${fault}`))
+      partial.add(name)
+    }
     const sound = value instanceof Refused ? value.sound : value
     if (sound !== undefined) read.set(name, sound)
   }
   const values = Object.fromEntries(read) as Partial<Values>
-  faults.push(...relationFaults(values))
+  faults.push(...relationFaults({ values, partial }))
   return faults.length > 0
-    ? { ok: false, faults, values }
+    ? { ok: false, faults, values, partial }
     : { ok: true, values: values as Pick<Values, Name> }
 }
 
@@ -121,7 +125,7 @@ function toConfig(values: Values) {
     /** The first signs and seals, all are accepted. */
     sessionSecrets: values.SESSION_SECRET,
     store: toStore(values),
-    /** Of a read whose session cannot be looked at. */
+    /** How long a read waits while the store cannot show its session. 0: it does not. */
     storeWaitMs: values.STORE_WAIT_MS,
     wac: { default: values.WAC, allowed: values.WAC_ALLOWED },
     listen: { host: values.HOST, port: values.PORT, opsPort: values.OPS_PORT },

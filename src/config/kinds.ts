@@ -6,16 +6,17 @@ import { Secret } from '../secret.ts'
 import { isCertificate, isPrivateKey } from './certificates.ts'
 
 /** Why a text is not accepted; each fault completes the sentence "NAME …". */
-export class Refused {
+export class Refused<T = never> {
   readonly fault: string
   /** All of them, the first included. */
   readonly faults: readonly string[]
   /** The part of the value that has no fault, to be held against other variables; undefined for none. */
-  sound: unknown
+  readonly sound: T | undefined
 
-  constructor(...faults: readonly string[]) {
-    this.fault = faults[0] ?? ''
-    this.faults = faults
+  constructor(faults: string | readonly string[], sound?: T) {
+    this.faults = [faults].flat()
+    this.fault = this.faults[0] ?? ''
+    this.sound = sound
   }
 }
 
@@ -23,7 +24,7 @@ export class Refused {
 export interface Kind<T> {
   /** Completes the sentence "NAME must be …"; the documentation uses it too. */
   readonly accepts: string
-  read(text: string): T | Refused
+  read(text: string): T | Refused<T>
 }
 
 /** A value for a message: quoted, so that stray spaces show, and cut to 80 characters. */
@@ -67,7 +68,7 @@ export function listOf<T>(entry: Kind<T>): Kind<readonly T[]> {
         if (!(value instanceof Refused)) values.push(value)
         else faults.push(...value.faults.map((fault) => `has a faulty entry: number ${index + 1} ${fault}`))
       }
-      return faults.length > 0 ? new Refused(...faults) : values
+      return faults.length > 0 ? new Refused(faults, values) : values
     },
   }
 }
@@ -78,7 +79,8 @@ export function mapped<T, U>(kind: Kind<T>, change: (value: T) => U): Kind<U> {
     accepts: kind.accepts,
     read(text) {
       const value = kind.read(text)
-      return value instanceof Refused ? value : change(value)
+      if (!(value instanceof Refused)) return change(value)
+      return new Refused(value.faults, value.sound === undefined ? undefined : change(value.sound))
     },
   }
 }
@@ -95,7 +97,8 @@ export function orWord<T, const W extends string>(word: W, kind: Kind<T>): Kind<
     read(text) {
       const value = text === word ? word : kind.read(text)
       if (!(value instanceof Refused)) return value
-      return new Refused(...value.faults.map((fault) => `${fault} (or \`${word}\` alone)`))
+      const faults = value.faults.map((fault) => `${fault} (or \`${word}\` alone)`)
+      return new Refused(faults, value.sound)
     },
   }
 }

@@ -33,9 +33,10 @@ function endpointWithQuery(ownParameters: RegExp): Kind<string> {
         return new Refused('must have a query of visible ASCII, percent-encoded, and no fragment')
       const own = [...new URLSearchParams(query).keys()].filter((name) => ownParameters.test(name))
       if (own.length === 0) return text
-      return new Refused(
-        ...own.map((name) => `must not have the parameter ${name} in its query: this server sets it`),
+      const faults = own.map(
+        (name) => `must not have the parameter ${name} in its query: this server sets it`,
       )
+      return new Refused(faults, text)
     },
   }
 }
@@ -77,8 +78,8 @@ export const AUTHORIZE_PARAMETERS: Kind<readonly AuthorizeParameter[]> = {
         .filter((name, at) => names.indexOf(name) !== at)
         .map((name) => `has the parameter ${quoted(name)} twice`),
     ]
-    if (faults.length > 0) return new Refused(...faults)
-    return pairs.map(([name, value]) => ({ name, value: value === RANDOM ? null : value }))
+    const added = pairs.map(([name, value]) => ({ name, value: value === RANDOM ? null : value }))
+    return faults.length > 0 ? new Refused(faults, added) : added
   },
 }
 

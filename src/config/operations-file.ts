@@ -51,8 +51,6 @@ export interface Identity {
 export interface Declarations {
   readonly operations: readonly Operation[]
   readonly identity: Identity | null
-  /** Others are left out, since they have faults of their own. */
-  readonly isPartial?: true
 }
 
 /** What a file declares. A fault begins with its JSON pointer. */
@@ -63,8 +61,8 @@ export const OPERATIONS: Kind<Declarations> = {
     if (text instanceof Refused)
       return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.fault})`)
     const { operations, identity, faults } = readOperations(text)
-    if (faults.length === 0) return { operations, identity }
-    return Object.assign(new Refused(...faults), { sound: { operations, identity, isPartial: true } })
+    const declared = { operations, identity }
+    return faults.length > 0 ? new Refused(faults, declared) : declared
   },
 }
 

@@ -51,7 +51,7 @@ export const CSP_SOURCES: Kind<Readonly<Record<string, readonly string[]>>> = {
       }
       added[directive] = sources
     }
-    return faults.length > 0 ? new Refused(...faults) : added
+    return faults.length > 0 ? new Refused(faults) : added
   },
 }
 

@@ -64,7 +64,8 @@ export const SESSION_SECRETS: Kind<readonly Secret[]> = {
         return [`needs at least ${MIN_SESSION_SECRET_LENGTH} characters${which}; ${HOW_TO_MAKE_ONE}`]
       return values.indexOf(value) === index ? [] : [`holds the same secret twice${which}`]
     })
-    return faults.length > 0 ? new Refused(...faults) : values.map((value) => new Secret(value))
+    const secrets = values.map((value) => new Secret(value))
+    return faults.length > 0 ? new Refused(faults, secrets) : secrets
   },
 }
 

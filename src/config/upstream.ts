@@ -37,7 +37,7 @@ export const FIXED_HEADERS: Kind<readonly FixedHeader[]> = {
       ...[...repeated].map((name) => `names ${name} twice`),
       ...names.flatMap((name) => faultOf(name, fields[name])),
     ]
-    if (faults.length > 0) return new Refused(...faults)
+    if (faults.length > 0) return new Refused(faults)
     return names.map((name) => ({ name, value: new Secret(String(fields[name])) }))
   },
 }

@@ -208,6 +208,45 @@ t.test('each faulty entry of a list is a fault', async (t) => {
   }
 })
 
+t.test('a faulty entry of a list hides no fault between it and other variables', async (t) => {
+  const folder = t.testdir({
+    'account.json': JSON.stringify({
+      operations: { Read: { method: 'GET', path: '/WUM', account: 'none' } },
+    }),
+    'client.json': JSON.stringify({
+      operations: { Own: { method: 'GET', path: '/{wac}/zones', application: true } },
+    }),
+    'token.json': JSON.stringify({
+      operations: { Token: { method: 'GET', path: '/oauth/token', account: 'none' } },
+    }),
+  })
+  const tryOut = 'known-to-everybody-and-only-for-the-try-out'
+  for (const [env, says] of [
+    [
+      { OPERATIONS_FILE: `${folder}/account.json`, WAC_ALLOWED: 'DE MO' },
+      /Read\/account must not be "none" while/,
+    ],
+    [{ OAUTH_FLOWS: 'client,x' }, /^CLIENT_FLUX_ALLOWED is required/],
+    [
+      { OAUTH_AUTHORIZE_URL: 'https://auth.example.com/a?a=1', OAUTH_AUTHORIZE_PARAMS: 'a=2&state=x' },
+      /^OAUTH_AUTHORIZE_PARAMS has the parameter "a" of/,
+    ],
+    [{ SESSION_SECRET: `${tryOut},short` }, /^SESSION_SECRET is that of docker-compose.yml/],
+  ] as const) {
+    const faults = faultsOf(env)
+    t.equal(faults.length, 2, faults.join(' | '))
+    t.match(faults[1], says)
+  }
+  const oneOrigin = { BASE_URL: 'https://a.test', AUTH_URL: 'https://a.test' }
+  const unsure = [
+    { OPERATIONS_FILE: `${folder}/client.json`, OAUTH_FLOWS: 'code,clinet' },
+    { WAC: 'DEMO', WAC_ALLOWED: 'ACME,DE MO' },
+    { OPERATIONS_FILE: `${folder}/token.json`, ...oneOrigin, OAUTH_TOKEN_URL: 'x' },
+  ]
+  for (const env of unsure)
+    t.equal(faultsOf(env).length, 1, 'no fault that the repair of the first may remove')
+})
+
 t.test('all faults are listed at once, also those between variables', async (t) => {
   const parsed = parseConfig({ PORT: 'x', LOG_LEVEL: 'x', WAC: 'A', WAC_ALLOWED: 'B' })
   if (parsed.ok) throw new Error('accepted')

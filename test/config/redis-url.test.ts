@@ -1,11 +1,11 @@
 import t from 'tap'
 import { Refused } from '../../src/config/kinds.ts'
-import { describeTarget, REDIS_TARGET, type RedisTarget } from '../../src/config/redis-url.ts'
+import { describeTarget, REDIS_TARGET } from '../../src/config/redis-url.ts'
 
 const NO_LOGIN = { username: null, password: null }
 
 function read(text: string): Record<string, unknown> {
-  const target: RedisTarget | Refused = REDIS_TARGET.read(text)
+  const target = REDIS_TARGET.read(text)
   if (target instanceof Refused) throw new Error(target.fault)
   const { username, password } = target.login
   return { ...target, login: { username, password: password?.reveal() ?? null } }

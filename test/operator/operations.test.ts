@@ -147,6 +147,7 @@ t.test('check names every fault at once, those with other variables included', a
   const folder = t.testdir({
     'sound.json': JSON.stringify({ operations: OPERATIONS }),
     'endpoint.json': JSON.stringify({ operations: { Token: { ...read, path: '/oauth/token' } } }),
+    'none.json': JSON.stringify({ operations: { Read: read } }),
     'faulty.json': JSON.stringify({ operations: faulty }),
   })
   const check = (...args: string[]) => run(t, 'operations.js', { WAC_ALLOWED: 'DEMO' }, ...args)
@@ -158,6 +159,8 @@ t.test('check names every fault at once, those with other variables included', a
     { code: 2, stderr: /Token\/path is an endpoint of the authorization server\n$/ },
     'WAC is not its own',
   )
+  const none = await run(t, 'operations.js', { WAC_ALLOWED: 'DE MO' }, 'check', `${folder}/none.json`)
+  t.match(none, { code: 2, stderr: /Read\/account must not be "none" while WAC_ALLOWED is set\n$/ })
   const { code, lines, stderr } = await check('check', `${folder}/faulty.json`)
   t.strictSame([code, lines], [2, []])
   t.match(stderr, /Read\/formats must be a list of JSON, XML, CSV, JSV/)
@@ -166,7 +169,7 @@ t.test('check names every fault at once, those with other variables included', a
   t.equal((await check('types', `${folder}/faulty.json`)).code, 2)
   for (const [args, says] of [
     [['check'], /needs a file/],
-    [['check', `${folder}/none.json`], /cannot be read \(ENOENT\)/],
+    [['check', `${folder}/missing.json`], /cannot be read \(ENOENT\)/],
     [['draw', 'x'], /must be check or types/],
     [['check', 'a', 'b'], /takes one file/],
     [['--no'], /Unknown option/],
