@@ -1,5 +1,12 @@
 import { createKeyring } from '../src/keyring.ts'
-import { openTokens, passedLimit, type RecordKey, type SessionRecord } from '../src/vault/vault.ts'
+import {
+  type EndReason,
+  inLog,
+  openTokens,
+  passedLimit,
+  type RecordKey,
+  type SessionRecord,
+} from '../src/vault/vault.ts'
 import type { CommandOptions } from './cli.ts'
 import { findEnded, findKey, severalBegin } from './end.ts'
 import { asciiJson } from './in-ascii.ts'
@@ -28,8 +35,6 @@ export async function explain(
   return true
 }
 
-const LOG_DIGITS = 12
-
 /** What is known of a session that has no record. */
 async function explainEnded(
   { store, terminal }: CommandOptions,
@@ -45,22 +50,21 @@ async function explainEnded(
     terminal.warn(
       `There is no session whose id begins with ${id}. If there was one, it ended more than an hour ago, or Redis lost it.`,
     )
-    terminal.warn(inLogs(id))
+    terminal.warn(whereLogged(id))
     return false
   }
   const { reason, at } = end
   if (json) await terminal.print(asciiJson({ id: found.key, ended: { reason, at: iso(at) } }))
   else {
     await terminal.print(
-      `Session ${found.key.slice(0, LOG_DIGITS)} ended at ${iso(at)}: ${WHY[reason] ?? `the reason is ${reason}`}. Its record is deleted.`,
+      `Session ${inLog(found.key)} ended at ${iso(at)}: ${whyOf(reason)}. Its record is deleted.`,
     )
-    await terminal.print(inLogs(found.key))
+    await terminal.print(whereLogged(found.key))
   }
   return true
 }
 
-/** By the reasons of `session.ended`. */
-const WHY: Readonly<Record<string, string>> = {
+const WHY: Readonly<Record<EndReason, string>> = {
   logout: 'its user signed out',
   idle: 'its browser was not active for SESSION_IDLE_SECONDS',
   absolute: 'it reached SESSION_MAX_SECONDS, or had no refresh token and its access token expired',
@@ -70,8 +74,13 @@ const WHY: Readonly<Record<string, string>> = {
   operator: 'npm run sessions ended it',
 }
 
-function inLogs(id: string): string {
-  return `In the log of all replicas, login.succeeded with "recordKey":"${id.slice(0, LOG_DIGITS)}" says when a session began, session.ended when and why it ended, and whose it was.`
+/** Another version of the server may have written a reason that this one does not know. */
+function whyOf(reason: string): string {
+  return Object.hasOwn(WHY, reason) ? WHY[reason as EndReason] : `the reason is ${reason}`
+}
+
+function whereLogged(id: string): string {
+  return `In the log of all replicas, login.succeeded with "recordKey":"${inLog(id)}" says when a session began, session.ended when and why it ended, and whose it was.`
 }
 
 type Tokens = NonNullable<ReturnType<typeof openTokens>>['tokens']
@@ -116,7 +125,7 @@ function deviceOf({ device, bound }: SessionRecord): keyof typeof DEVICES {
 function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
   const { user, passedLimit: passed, accessTokenExpiresAt: expires } = facts
   const sentences = [
-    `Session ${facts.id.slice(0, 12)} began at ${facts.createdAt}, by the flow ${facts.flow} of the client ${facts.client}.`,
+    `Session ${inLog(facts.id)} began at ${facts.createdAt}, by the flow ${facts.flow} of the client ${facts.client}.`,
     facts.readable
       ? user === null
         ? 'The platform did not say whose it is.'

@@ -96,7 +96,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     accessLog: config.accessLog,
     log,
     observe: metrics.request,
-    sessionOf: ({ headers }) => vault.inLog(headers.cookie),
+    sessionOf: ({ headers }) => vault.sessionInLog(headers.cookie),
   })
   await server.register(openApi, { sessionCookie: cookies.sessionName })
   await server.register(browserClient)

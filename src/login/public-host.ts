@@ -8,7 +8,7 @@ const MAX_HOST = 200
 const LONGEST_HOST = 260
 
 /** A host that a client sent: bounded, and without characters that no host has. */
-function inLog(host = ''): string {
+function hostInLog(host = ''): string {
   return host.slice(0, MAX_HOST).replace(/[^\x21-\x7e]/g, '?')
 }
 
@@ -44,7 +44,7 @@ export function createSendToPublicHost({
   function warn(request: FastifyRequest): void {
     if (warned) return
     warned = true
-    const host = inLog(request.headers.host)
+    const host = hostInLog(request.headers.host)
     log.warn(
       { event: 'login.other_host', ...requestInLog(request), host, publicHost },
       `a sign-in came by the host ${host}, and PUBLIC_URL is ${publicUrl}: set PUBLIC_URL to the address that users open, or let the reverse proxy keep the Host header`,

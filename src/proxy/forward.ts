@@ -102,7 +102,7 @@ export function createForward(options: ForwardOptions): Forward {
   async function findCaller(request: FastifyRequest, outgoing: OutgoingRequest): Promise<Caller> {
     const skipped = request.headers['secure-session-skipped'] !== undefined
     try {
-      return await callers.find(request.headers.cookie, { inLog: requestInLog(request), skipped })
+      return await callers.find(request.headers.cookie, { request: requestInLog(request), skipped })
     } catch (error) {
       if (!lacksSession(error)) checkAccount(outgoing.wac, accounts)
       throw error

@@ -1,6 +1,7 @@
 import { createPublicKey, verify } from 'node:crypto'
 import { type Problem, problem, unavailable } from '../errors.ts'
 import { DEVICE_COOKIE } from '../http/cookies.ts'
+import { isObject, jsonObject } from '../json.ts'
 import type { Keyring } from '../keyring.ts'
 import type { RecordKey } from './store/record.ts'
 
@@ -189,17 +190,12 @@ function readToken(response = ''): DeviceToken | null {
 
 /** The members of a JSON object in base64url; none where it is not one. */
 function readPart(encoded: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(Buffer.from(encoded, 'base64url').toString())
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
-  } catch {
-    return {}
-  }
+  return jsonObject(Buffer.from(encoded, 'base64url').toString()) ?? {}
 }
 
 function deviceKeyOf(jwk: unknown): DeviceKey | null {
-  if (typeof jwk !== 'object' || jwk === null) return null
-  const { kty, crv, x, y } = jwk as Record<string, unknown>
+  if (!isObject(jwk)) return null
+  const { kty, crv, x, y } = jwk
   const isCoordinate = (value: unknown): value is string =>
     typeof value === 'string' && value.length === COORDINATE_LENGTH && /^[A-Za-z0-9_-]+$/.test(value)
   return kty === 'EC' && crv === 'P-256' && isCoordinate(x) && isCoordinate(y) ? x + y : null

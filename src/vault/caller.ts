@@ -38,7 +38,7 @@ export interface Caller {
   usableUntil: number
   /** Whether the session cookie alone is worth nothing (vault/binding.ts). */
   bound: boolean
-  /** The device cookie that was verified last, the header that it came in last, and until when it proves the device, monotonic milliseconds. */
+  /** The device cookie that was verified last, the header that it came in last, and until when (monotonic ms) it proves the device. */
   device: { header: string | undefined; cookie: string | null; until: number }
   /** The last recorded activity, monotonic milliseconds: up to `touchIntervalMs` behind the browser's last request. */
   activeAt: number
@@ -77,7 +77,7 @@ export interface Callers extends CallerSource<Caller> {
 /** What `find` needs of a request besides its cookies. */
 export interface CallerRequest {
   /** For the log. */
-  inLog: RequestInLog
+  request: RequestInLog
   /** The browser says that it could not get a device cookie (`Secure-Session-Skipped`). */
   skipped: boolean
 }
@@ -148,8 +148,8 @@ export function createCallers(options: CallersOptions): Callers {
     return key
   }
 
-  async function find(header: string | undefined, { inLog, skipped }: CallerRequest): Promise<Caller> {
-    const caller = await callerOf(requireCookie(header), inLog)
+  async function find(header: string | undefined, { request, skipped }: CallerRequest): Promise<Caller> {
+    const caller = await callerOf(requireCookie(header), request)
     if (caller.bound) requireDevice(caller, header, skipped)
     return caller
   }

@@ -38,11 +38,11 @@ export interface Sessions {
    * tokens were replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While
    * the store fails this rejects, and the end is tried again in the background until the absolute limit.
    */
-  endRefused(session: LiveSession, refusal: Saying & { attempt: string }): Promise<EndResult['kind']>
+  endRefused(session: LiveSession, refusal: FailureWords & { attempt: string }): Promise<EndResult['kind']>
 }
 
-/** What a log says of an answer without tokens. */
-export interface Saying {
+/** What the log says of an answer of the token endpoint without tokens. */
+export interface FailureWords {
   readonly reason?: string | undefined
   /** The token endpoint's own words, without secrets. */
   readonly description?: string | undefined

@@ -55,7 +55,7 @@ export interface Vault extends Callers, Pick<NonceStore, 'claimNonce'>, TryStore
   /** null: sessions are not bound to devices. */
   devices: Devices | null
   /** The session that a `Cookie` header names by a good signature, as the log calls it. Waits for nothing. */
-  inLog(header: string | undefined): string | null
+  sessionInLog(header: string | undefined): string | null
   /** Rejects while records cannot be read. A store that only refuses writes passes. */
   requireReads(): Promise<void>
   /** Rejects unless the store takes writes. */
@@ -104,7 +104,7 @@ export function createVault(options: VaultOptions): Vault {
     devices: binding === null ? null : devicesOf(binding, store),
     claimNonce: store.claimNonce,
     countTry: store.countTry,
-    inLog(header) {
+    sessionInLog(header) {
       const cookie = cookies.read(header)
       if (cookie === null) return null
       // To verify one again would cost more than its line.

@@ -288,7 +288,7 @@ function createWorld() {
     const { vault } = at
     if (vault.cached(cookie) !== null) return 200
     try {
-      await vault.find(cookie, { inLog: { reqId: 'a', address: '127.0.0.1' }, skipped })
+      await vault.find(cookie, { request: { reqId: 'a', address: '127.0.0.1' }, skipped })
       return 200
     } catch (error) {
       if (error instanceof StoreUnavailable) return 503

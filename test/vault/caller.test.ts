@@ -14,7 +14,7 @@ const IDLE_MS = 7_200_000
 const HOUR_MS = 3_600_000
 const TRUST_MS = 1_000
 const REQUEST = { reqId: 'a-request', address: '203.0.113.9' }
-const CALLER = { inLog: REQUEST, skipped: false }
+const CALLER = { request: REQUEST, skipped: false }
 
 /** A replica with one signed-in browser, over a store in memory that other replicas use as well. */
 async function start(t: Test) {

@@ -4,7 +4,7 @@ import type { Logger } from '../../log.ts'
 import type { AuthorizationServer } from '../../oauth/client.ts'
 import type { TokenOutcome } from '../../oauth/token-response.ts'
 import { withTimeout } from '../../timeout.ts'
-import type { Saying, Sessions } from '../lifecycle.ts'
+import type { FailureWords, Sessions } from '../lifecycle.ts'
 import type { LiveSession } from '../session.ts'
 import type { Answered } from '../store/record.ts'
 import { inLog, type SessionStore, StoreUnavailable } from '../store/store.ts'
@@ -280,7 +280,7 @@ async function conclude(
     events.refreshed(trigger, outcome?.kind ?? 'in_doubt', (at - sentAt) / 1_000)
   const retryAfter = outcome?.kind === 'unavailable' ? outcome.retryAfterSeconds : null
   if (works !== null) pass.report(works, retryAfter === null ? null : retryAfter * 1_000)
-  const said = sayingOf(outcome)
+  const said = failureWordsOf(outcome)
   if (event !== null) {
     self.failing.note(session.key)
     const retryInMs = callers.kind === 'wait' ? Math.round(callers.ms) : 0
@@ -295,7 +295,7 @@ async function conclude(
 }
 
 /** Why an outcome brings no tokens, and the token endpoint's own words. */
-function sayingOf(outcome: TokenOutcome | null): Saying {
+function failureWordsOf(outcome: TokenOutcome | null): FailureWords {
   if (outcome === null || outcome.kind === 'granted') return {}
   return { reason: outcome.reason, description: outcome.answer?.description ?? undefined }
 }
@@ -332,7 +332,7 @@ async function apply(
   { store, sessions }: RefreshOptions,
   { session, attempt }: PresentedLease,
   { write, callers }: Judgement,
-  said: Saying,
+  said: FailureWords,
 ): Promise<RefreshResult> {
   const { key, record } = session
   switch (write.kind) {

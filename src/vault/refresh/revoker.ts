@@ -98,7 +98,7 @@ export function createRevoker({ authorizationServer, log, clock = SYSTEM_CLOCK }
   function conclude({ recordKey }: Revocation, reason: string | null): void {
     if (reason === null) return
     log.warn(
-      { event: 'revocation.failed', reason, ...sessionInLog(recordKey) },
+      { event: 'revocation.failed', reason, recordKey: recordKey && inLog(recordKey) },
       'tokens could not be revoked: they stay valid until they expire',
     )
   }
@@ -111,7 +111,7 @@ export function createRevoker({ authorizationServer, log, clock = SYSTEM_CLOCK }
     revoke({ accessToken, refreshToken }, recordKey) {
       if (waiting.length + pausing.size >= MAX_WAITING)
         return log.warn(
-          { event: 'revocation.skipped', ...sessionInLog(recordKey) },
+          { event: 'revocation.skipped', recordKey: recordKey && inLog(recordKey) },
           'too many revocations wait: these tokens stay valid until they expire',
         )
       waiting.push({
@@ -136,8 +136,4 @@ export function createRevoker({ authorizationServer, log, clock = SYSTEM_CLOCK }
       for (const revocation of waiting.splice(0)) conclude(revocation, 'the process stopped')
     },
   }
-}
-
-function sessionInLog(recordKey: RecordKey | undefined): { recordKey?: string } {
-  return recordKey === undefined ? {} : { recordKey: inLog(recordKey) }
 }

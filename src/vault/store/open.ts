@@ -1,7 +1,7 @@
-import { setTimeout as pause } from 'node:timers/promises'
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import type { Logger } from '../../log.ts'
+import { withTimeout } from '../../timeout.ts'
 import { createMemoryStore } from './memory/store.ts'
 import type { StoreFinding } from './redis/deployment-findings.ts'
 import { createRedisStore, type RedisStoreOptions } from './redis/store.ts'
@@ -17,7 +17,7 @@ interface StoreEvents {
 }
 
 /** Longest wait of a start for the store. */
-const STORE_WAIT_MS = 1_000
+const START_WAIT_MS = 1_000
 
 /**
  * The store as the configuration names it. `tried` resolves as soon as it is connected or known to be unreachable, at
@@ -50,8 +50,11 @@ export function openStore(
     onFinding,
     observe,
   })
-  const connected = () => whenConnected(store.ping, STORE_WAIT_MS).catch(() => {})
-  return { store, tried: () => Promise.race([connected(), unreachable, pause(STORE_WAIT_MS)]) }
+  async function tried(): Promise<void> {
+    const connected = whenConnected(store.ping, START_WAIT_MS).catch(() => {})
+    await withTimeout(Promise.race([connected, unreachable]), START_WAIT_MS)
+  }
+  return { store, tried }
 }
 
 /**

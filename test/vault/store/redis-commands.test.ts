@@ -54,3 +54,15 @@ t.test('a command without a reply fails within a second, and not before most of 
   await time.advance(200)
   t.equal(outcome, 'no reply in time')
 })
+
+t.test('a command that gets less time than the last step takes no longer', async (t) => {
+  const time = installVirtualTime(t)
+  let outcome = 'waiting'
+  inTime(new Promise(() => {}), 30).catch(({ message }) => {
+    outcome = message
+  })
+  await time.advance(25)
+  t.equal(outcome, 'waiting')
+  await time.advance(10)
+  t.equal(outcome, 'no reply in time')
+})

@@ -4,17 +4,19 @@ export const COMMAND_TIMEOUT_MS = 800
 export const LAST_STEP_MS = 100
 
 /**
- * The reply to a command, or a rejection after 0.8 s, or what is left for the second command of a step. A process that resumes still takes a reply that waits in its
- * socket: timers run before sockets are read, so the timeout of ioredis would reject it.
+ * The reply to a command, or a rejection after `withinMs`: 0.8 s, or what is left of it for the second command of a step.
+ * A process that resumes still takes a reply that waits in its socket: timers run before sockets are read, so the timeout
+ * of ioredis would reject it.
  */
 export function inTime<T>(reply: Promise<T>, withinMs = COMMAND_TIMEOUT_MS): Promise<T> {
+  const lastMs = Math.min(LAST_STEP_MS, withinMs)
   return new Promise((resolve, reject) => {
     const giveUp = (): void => reject(new Error('no reply in time'))
     // In two steps: in a process that is stalled the command leaves only after the first timer has fired.
     const lastStep = (): void => {
-      timer = setTimeout(() => setImmediate(giveUp), LAST_STEP_MS)
+      timer = setTimeout(() => setImmediate(giveUp), lastMs)
     }
-    let timer = setTimeout(lastStep, withinMs - LAST_STEP_MS)
+    let timer = setTimeout(lastStep, withinMs - lastMs)
     reply.then(
       (value) => {
         clearTimeout(timer)
