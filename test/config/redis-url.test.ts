@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Refused } from '../../src/config/kinds.ts'
-import { describeTarget, REDIS_TARGET } from '../../src/config/redis-url.ts'
+import { describeTarget, REDIS_TARGET, type RedisTarget } from '../../src/config/redis-url.ts'
 
 const NO_LOGIN = { username: null, password: null }
 
