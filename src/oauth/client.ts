@@ -274,7 +274,7 @@ const SECRET_PARAMETERS = [
 ] as const
 
 function secretsIn({ body, headers }: Parameters<TokenFetch>[1]): string[] {
-  const form = new URLSearchParams(String(body))
+  const form = body instanceof URLSearchParams ? body : new URLSearchParams(String(body))
   const [, credentials = ''] = /^basic (.+)$/i.exec(headers.authorization ?? '') ?? []
   const basic = Buffer.from(credentials, 'base64').toString().split(':')
   return [...SECRET_PARAMETERS.flatMap((name) => form.getAll(name)), credentials, ...basic.slice(1)]

@@ -111,9 +111,14 @@ export function encodeFacts(record: StoredRecord): string {
 }
 
 function inAscii(value: unknown): string {
+  // Nearly every text, in a quarter of the time.
+  if (typeof value === 'string' && PLAIN.test(value)) return `"${value}"`
   const escaped = (letter: string): string => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`
   return JSON.stringify(value).replace(/[^ -~]/g, escaped)
 }
+
+/** Printable ASCII that JSON writes as it is. */
+const PLAIN = /^[ !#-[\]-~]*$/
 
 /** The record of a text of `encodeFacts`, with these sealed tokens. */
 export function decodeFacts(text: string, tokens: string): StoredRecord {

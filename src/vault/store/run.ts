@@ -62,7 +62,8 @@ export function createRun(commands: RecordCommands, { idleMs, withinMs, monotoni
   function note(key: RecordKey, shown: Shown): void {
     lately.delete(key)
     if (shown.record === null) return
-    lately.set(key, { ...shown, at: monotonic() })
+    const { record, version, now } = shown
+    lately.set(key, { record, version, now, at: monotonic() })
     if (lately.size > SHOWN_KEPT) lately.delete(lately.keys().next().value!)
   }
 
@@ -70,8 +71,9 @@ export function createRun(commands: RecordCommands, { idleMs, withinMs, monotoni
   function recall(key: RecordKey): Shown | null {
     const shown = lately.get(key)
     if (shown === undefined) return null
-    const age = monotonic() - shown.at
-    return age > SHOWN_KEPT_MS ? null : { ...shown, now: shown.now + Math.floor(age) }
+    const { record, version, now, at } = shown
+    const age = monotonic() - at
+    return age > SHOWN_KEPT_MS ? null : { record, version, now: now + Math.floor(age) }
   }
 
   return async function run(key, member, step) {

@@ -171,7 +171,7 @@ t.test('the text of a record has what differs from nothing, in ASCII, and is rea
       client: 'ü "\n\u0000€',
       flow: 'token' as const,
     },
-    ...{ doubts: 2, lease: 'a', leaseUntil: 1.5, leasedAt: 2, openUntil: 3, retryAt: 4, retrySetAt: 5 },
+    ...{ doubts: 2, lease: 'a"\\~', leaseUntil: 1.5, leasedAt: 2, openUntil: 3, retryAt: 4, retrySetAt: 5 },
     ...{ forcedAt: 6, forcedGen: 7, history: '0123abcd', replacedAt: 8 },
   }
   const text = encodeFacts(record)
