@@ -2,11 +2,14 @@
 // argument, its result one line of JSON. In rotation each connection sends the next request of the file when its response
 // is there: for `seconds`, or with `once` until each was sent. With `pages`, `{ everySeconds, calls }`, the load is open:
 // each so many requests in the file are those of one page, which sends them all at its time in each period. A call then
-// waits for a free connection, and that time counts: no coordinated omission.
+// waits for a free connection, and that time counts: no coordinated omission. With `sets`, `{ count, slotMs, pid }`, the file
+// holds so many sets of equally many requests, which take turns of `slotMs`, and the result has the responses and the CPU
+// time of the process `pid` in the turns of each: what slows the machine for longer than that slows all of them alike.
 import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
+import { cpuOf } from '../machine.mjs'
 
-const { port, file, headers, connections, seconds, once, pages } = JSON.parse(process.argv[2])
+const { port, file, headers, connections, seconds, once, pages, sets } = JSON.parse(process.argv[2])
 
 const PATIENCE_MS = 10_000
 
@@ -20,10 +23,13 @@ let failed = 0
 let open = connections
 let over = false
 let endedAt = 0
+const inTurns = Array.from({ length: sets?.count ?? 0 }, () => ({ count: 0, cpu: 0 }))
+let turn = 0
 
 const startedAt = performance.now()
 for (let at = 0; at < connections; at += 1) connectOne()
 if (pages !== undefined) openPages()
+if (sets !== undefined) takeTurns()
 if (once === undefined) setTimeout(stop, seconds * 1_000)
 
 function prepare(line) {
@@ -51,6 +57,25 @@ function openPages() {
   }, 1)
 }
 
+/** What is on the way at a change counts for the next set: few connections, beside the calls of a turn. */
+function takeTurns() {
+  let before = { count: 0, cpu: cpuOf(sets.pid) }
+  const timer = setInterval(() => {
+    const now = { count: latencies.length, cpu: cpuOf(sets.pid) }
+    inTurns[turn].count += now.count - before.count
+    inTurns[turn].cpu += now.cpu - before.cpu
+    before = now
+    turn = (turn + 1) % sets.count
+    if (over) clearInterval(timer)
+  }, sets.slotMs)
+}
+
+/** The next request: of the set whose turn it is. */
+function nextRequest() {
+  const size = requests.length / (sets?.count ?? 1)
+  return requests[turn * size + (sent % size)]
+}
+
 /** When the next request was due, or null: there is none now. */
 function nextDue() {
   if (pages !== undefined) return waiting.shift() ?? null
@@ -72,7 +97,7 @@ function connectOne() {
   const send = () => {
     dueAt = nextDue()
     if (dueAt !== null) {
-      socket.write(requests[sent % requests.length])
+      socket.write(nextRequest())
       sent += 1
     } else if (over || once) socket.destroy()
     else free.push(send)
@@ -125,6 +150,7 @@ function finish() {
     failed: failed + waiting.length + open,
     p50: percentile(0.5),
     p99: percentile(0.99),
+    inTurns,
   }
   process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0))
 }

@@ -8,20 +8,20 @@ const WRK = findProgram('wrk')
 
 /**
  * Sends `requests`, a list of `{ method, path, cookie }`, in rotation, on so many connections for so many seconds: each
- * as fast as responses come, or once, or as open pages do: see generator.mjs for `once` and `pages`. Resolves with
- * `{ requests, seconds, failed, p50, p99 }`, the last two in milliseconds.
+ * as fast as responses come, or once, or as open pages do, or in sets: see generator.mjs for `once`, `pages` and `sets`.
+ * Resolves with `{ requests, seconds, failed, p50, p99 }`, the last two in milliseconds; of sets with `inTurns` too.
  */
-export async function runLoad({ processes, url, requests, connections, seconds, once, pages }) {
+export async function runLoad({ processes, url, requests, connections, seconds, once, pages, sets }) {
   const file = join(processes.folder, 'requests.tsv')
   writeFileSync(
     file,
     requests.map(({ method = 'GET', path, cookie }) => `${method}\t${path}\t${cookie}\n`).join(''),
   )
-  const isPlain = once === undefined && pages === undefined
+  const isPlain = once === undefined && pages === undefined && sets === undefined
   const { output, ended } =
     WRK !== null && isPlain
       ? await startWrk({ processes, url, file, connections, seconds })
-      : await startGenerator({ processes, url, file, connections, seconds, once, pages })
+      : await startGenerator({ processes, url, file, connections, seconds, once, pages, sets })
   await ended
   const line = output().trim().split('\n').at(-1)
   if (!line.startsWith('{')) throw new Error(`the load ended without a result:\n${output()}`)

@@ -1,12 +1,14 @@
 // What does a call cost more if its session is bound to the browser's device?
 import { again, startOurs, startWorker } from '../candidates.mjs'
 import { compare } from '../compare.mjs'
+import { runLoad } from '../load/load.mjs'
 import { markdownTable, range } from '../page.mjs'
-import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
 import { calls } from './calls.mjs'
 
 /** Sessions are bound over https alone. The load comes without TLS, as from a reverse proxy. */
 const PUBLIC_URL = 'https://bench.example'
+
+const SLOT_MS = 100
 
 const UNBOUND = { name: 'unbound', title: 'a session that is not bound', asksRedis: false }
 const BOUND = { ...UNBOUND, name: 'bound', title: 'a bound session', goal: 1.02 }
@@ -14,50 +16,73 @@ const BOUND = { ...UNBOUND, name: 'bound', title: 'a bound session', goal: 1.02 
 export const bound = {
   candidates: [UNBOUND, again(UNBOUND), BOUND],
   reference: UNBOUND,
-  usual: { rounds: 9, seconds: 6, warmup: 5, browsers: 100, connections: 64 },
+  usual: { rounds: 9, seconds: 24, warmup: 8, browsers: 100, connections: 8 },
   quick: { rounds: 2, seconds: 1, warmup: 0.5, browsers: 40 },
 
   async measure(services, { candidates, browsers, connections, ...options }) {
-    const server = shareOne(() => startOurs(services, { env: { PUBLIC_URL } }))
     const worker = await startWorker(services, { env: { PUBLIC_URL } })
     const cookies = {
       unbound: await worker.ask({ job: 'fill', count: browsers, keep: browsers }),
       bound: await worker.ask({ job: 'fill', count: browsers, keep: browsers, bound: true }),
     }
     await worker.stop()
+    const sets = candidates.map(({ name }) => (name === 'bound' ? cookies.bound : cookies.unbound))
+    const requests = sets.flatMap(calls.shapeOf({ browsers, connections }).requestsOf)
     const { rows, noise } = await compare({
       candidates,
       reference: UNBOUND,
-      options,
-      start({ name, ...candidate }) {
-        const own = name === 'bound' ? cookies.bound : cookies.unbound
-        const start = async () => ({ ...(await server.start()), cookies: own })
-        return putUnderLoad(services, { ...candidate, name, start }, calls.shapeOf({ browsers, connections }))
-      },
-      figuresOf: figuresOfLoads,
+      options: { ...options, turnSeconds: options.seconds },
+      start: inOneProcess(services, { candidates, requests, connections }),
+      figuresOf: ([{ count, cpu }]) => ({ cpu: cpu / count }),
       judgedBy: ['cpu'],
     })
     return { table: tableOf(rows), noise }
   },
 }
 
-/** One process for all candidates of a round: two would differ more by what their compilers decide. */
-function shareOne(startServer) {
-  let users = 0
-  let starting = null
-  return {
-    async start() {
-      users += 1
-      starting ??= startServer()
-      const started = await starting
-      const stop = async () => {
-        users -= 1
-        if (users > 0) return
-        starting = null
-        await started.stop()
-      }
-      return { ...started, stop }
-    },
+/**
+ * Starts all candidates of a round as one process, with turns so short that the machine is the same for all: two processes
+ * differ more by what their compilers decide, and two seconds by what else runs. The load of the first is that of all.
+ */
+function inOneProcess(services, { candidates, requests, connections }) {
+  const names = candidates.map(({ name }) => name)
+  let round = null
+
+  async function startRound() {
+    const { url, pid, stop } = await startOurs(services, { env: { PUBLIC_URL } })
+    const sets = { count: names.length, slotMs: SLOT_MS, pid }
+    const run = (seconds) =>
+      runLoad({ processes: services.processes, url, requests, connections, seconds, sets })
+    return { users: 0, stop, warmed: once(run), loaded: once(run) }
+  }
+
+  return async ({ name }) => {
+    round ??= startRound()
+    const own = await round
+    own.users += 1
+    return {
+      warmUp: own.warmed,
+      async load(seconds) {
+        const { failed, inTurns } = await own.loaded(seconds)
+        if (failed > 0) throw new Error(`${name}: ${failed} responses were errors`)
+        return inTurns[names.indexOf(name)]
+      },
+      async stop() {
+        own.users -= 1
+        if (own.users > 0) return
+        round = null
+        await own.stop()
+      },
+    }
+  }
+}
+
+/** Runs at the first call, and gives the others its result. */
+function once(run) {
+  let result = null
+  return (seconds) => {
+    result ??= run(seconds)
+    return result
   }
 }
 
