@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../src/clock.ts'
 import type { Config } from '../src/config/config.ts'
 import { copyFault } from '../src/config/secrets.ts'
-import { type AuthorizationServer, createAuthorizationServer } from '../src/oauth/client.ts'
+import { type AuthorizationClient, createAuthorizationClient } from '../src/oauth/client.ts'
 import { redirectUriOf } from '../src/oauth/redirect-uri.ts'
 import type { TokenOutcome } from '../src/oauth/token-response.ts'
 import { Secret } from '../src/secret.ts'
@@ -33,9 +33,9 @@ export async function checkClient(
   config: Pick<Config, 'oauth' | 'egress' | 'publicUrl'>,
 ): Promise<Finding[]> {
   const { oauth, egress } = config
-  const opened: AuthorizationServer[] = []
-  const as = (change: Partial<Pick<Config['oauth'], 'clientSecret' | 'clientAuth'>>): AuthorizationServer => {
-    const server = createAuthorizationServer({
+  const opened: AuthorizationClient[] = []
+  const as = (change: Partial<Pick<Config['oauth'], 'clientSecret' | 'clientAuth'>>): AuthorizationClient => {
+    const server = createAuthorizationClient({
       oauth: { ...oauth, ...change, tokenTimeoutMs: Math.min(oauth.tokenTimeoutMs, TIMEOUT_MS) },
       egress,
       concurrency: 1,
@@ -47,7 +47,7 @@ export async function checkClient(
   const client = as({})
   const never = (): string => `doctor-${randomUUID()}`
   const verifier = oauth.pkce ? `${randomUUID()}${randomUUID()}` : null
-  const redeem = async (by: AuthorizationServer): Promise<Said> =>
+  const redeem = async (by: AuthorizationClient): Promise<Said> =>
     readOutcome(
       await by.redeemCode({ redirectUri: redirectUriOf(config, randomUUID()), code: never(), verifier }),
     )

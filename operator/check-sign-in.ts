@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../src/clock.ts'
 import type { Config } from '../src/config/config.ts'
-import { createAuthorizationServer } from '../src/oauth/client.ts'
+import { createAuthorizationClient } from '../src/oauth/client.ts'
 import { redirectUriOf } from '../src/oauth/redirect-uri.ts'
 import { get, type Response, unreachable } from './http.ts'
 import { inAscii } from './in-ascii.ts'
@@ -32,7 +32,7 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
   const { oauth, egress } = config
   const responseType = oauth.flows.has('code') ? 'code' : 'token'
   if (!oauth.flows.has(responseType)) return null
-  const server = createAuthorizationServer({ oauth, egress, concurrency: 1, clock: SYSTEM_CLOCK })
+  const server = createAuthorizationClient({ oauth, egress, concurrency: 1, clock: SYSTEM_CLOCK })
   const nonce = randomUUID()
   const redirectUri = redirectUriOf(config, nonce)
   const verifier = oauth.pkce && responseType === 'code' ? `${nonce}${nonce}` : null

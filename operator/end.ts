@@ -1,6 +1,6 @@
 import { createKeyring } from '../src/keyring.ts'
 import { createLog } from '../src/log.ts'
-import { type AuthorizationServer, createAuthorizationServer } from '../src/oauth/client.ts'
+import { type AuthorizationClient, createAuthorizationClient } from '../src/oauth/client.ts'
 import type { Secret } from '../src/secret.ts'
 import { createSessionEnd, type RecordKey, type SessionStore } from '../src/vault/vault.ts'
 import type { CommandOptions } from './cli.ts'
@@ -107,25 +107,25 @@ async function findIn(batches: AsyncIterable<RecordKey[]>, beginning: string): P
 /** Ends sessions as a logout does. `finish` waits for the revocations and reports those that failed. */
 function createEnding({ store, config, terminal, clock }: CommandOptions) {
   const { platform, sessionSecrets } = config
-  const authorizationServer =
-    platform && createAuthorizationServer({ ...platform, concurrency: REVOCATIONS_AT_ONCE, clock })
-  const counted = countRevocation(authorizationServer ?? { revoke: async () => null })
+  const authorizationClient =
+    platform && createAuthorizationClient({ ...platform, concurrency: REVOCATIONS_AT_ONCE, clock })
+  const counted = countRevocation(authorizationClient ?? { revoke: async () => null })
   const audit = createLog('info', { write: (line: string) => terminal.warn(line.trimEnd()) })
   const ending = createSessionEnd({
     store,
     keyring: createKeyring(sessionSecrets),
-    authorizationServer: counted.authorizationServer,
+    authorizationClient: counted.authorizationClient,
     log: createLog('silent'),
     audit,
     onUnreadable() {
-      if (authorizationServer !== null) counted.unreadable()
+      if (authorizationClient !== null) counted.unreadable()
     },
   })
   return {
     end: ending.end,
     async finish(): Promise<void> {
       await ending.finish(LAST_REVOCATIONS_MS)
-      await authorizationServer?.close()
+      await authorizationClient?.close()
       const unrevoked = counted.unrevoked()
       if (unrevoked > 0)
         terminal.warn(`${unrevoked} tokens could not be revoked. They are valid until they expire.`)
@@ -134,7 +134,7 @@ function createEnding({ store, config, terminal, clock }: CommandOptions) {
 }
 
 interface CountedRevocation {
-  authorizationServer: Pick<AuthorizationServer, 'revoke'>
+  authorizationClient: Pick<AuthorizationClient, 'revoke'>
   /** Counts a session whose tokens cannot be read. */
   unreadable(): void
   /** Tokens that were to be revoked and are not known to be. */
@@ -145,7 +145,7 @@ interface CountedRevocation {
 const MAX_FAILURES = 20
 
 /** Counts the tokens that are not revoked, and stops asking an endpoint that keeps failing. */
-export function countRevocation(authorizationServer: Pick<AuthorizationServer, 'revoke'>): CountedRevocation {
+export function countRevocation(authorizationClient: Pick<AuthorizationClient, 'revoke'>): CountedRevocation {
   let unrevoked = 0
   let failures = 0
   // One is tried again after a failure.
@@ -156,13 +156,13 @@ export function countRevocation(authorizationServer: Pick<AuthorizationServer, '
       unrevoked += 1
     },
     unrevoked: () => unrevoked,
-    authorizationServer: {
+    authorizationClient: {
       async revoke(token, hint, withinMs) {
         // Counted until the response arrives: this process may end before that.
         if (!seen.has(token)) unrevoked += 1
         seen.add(token)
         if (failures >= MAX_FAILURES) return null
-        const failure = await authorizationServer.revoke(token, hint, withinMs)
+        const failure = await authorizationClient.revoke(token, hint, withinMs)
         if (failure === null) unrevoked -= 1
         failures = failure === null ? 0 : failures + 1
         return failure

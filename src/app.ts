@@ -8,7 +8,7 @@ import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
 import { navigationPage, sendHomePage } from './login/pages.ts'
 import { login } from './login/routes.ts'
-import { createAuthorizationServer } from './oauth/client.ts'
+import { createAuthorizationClient } from './oauth/client.ts'
 import { createDeploymentWarnings } from './ops/deployment-warnings.ts'
 import { createMetrics } from './ops/metrics.ts'
 import { createReadiness } from './ops/readiness.ts'
@@ -62,7 +62,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const ops = createOpsServer({ readiness, metrics, log })
   closeLater(ops.close)
 
-  const authorizationServer = createAuthorizationServer({
+  const authorizationClient = createAuthorizationClient({
     oauth,
     egress,
     concurrency: config.refresh.concurrency,
@@ -70,8 +70,8 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     onDate: warnings.platformDate,
     wrapTokenFetch: tracing?.wrapTokenFetch,
   })
-  closeLater(authorizationServer.close)
-  const services = { config, authorizationServer, cookies, keyring, clock, log }
+  closeLater(authorizationClient.close)
+  const services = { config, authorizationClient, cookies, keyring, clock, log }
   const vault = createVault({
     ...services,
     store,
@@ -119,7 +119,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     ...services,
     vault,
     observe: metrics.upstream,
-    wrapResourceServer: tracing?.wrapResourceServer,
+    wrapResourceClient: tracing?.wrapResourceClient,
   })
 
   return {

@@ -212,7 +212,7 @@ async function endTokens({ config, report, signIns }: Context, held: readonly He
     hints.set(accessToken.reveal(), 'access_token')
   }
   for (const [token, hint] of hints) {
-    const failure = await signIns.authorizationServer.revoke(new Secret(token), hint)
+    const failure = await signIns.authorizationClient.revoke(new Secret(token), hint)
     if (failure !== null) failures.push(failure.reason)
   }
   report.add(

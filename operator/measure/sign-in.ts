@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { SYSTEM_CLOCK } from '../../src/clock.ts'
 import type { Config } from '../../src/config/config.ts'
 import { jsonObject } from '../../src/json.ts'
-import { type AuthorizationServer, createAuthorizationServer } from '../../src/oauth/client.ts'
+import { type AuthorizationClient, createAuthorizationClient } from '../../src/oauth/client.ts'
 import { redirectUriOf } from '../../src/oauth/redirect-uri.ts'
 import type { GrantedTokens, TokenOutcome } from '../../src/oauth/token-response.ts'
 import { listenAddress } from '../../src/process/listen.ts'
@@ -38,7 +38,7 @@ export interface SignIns {
   refresh(refreshToken: Secret, clientSecret?: Secret): Promise<Refreshed>
   /** Whether a response of the authorization server had a `Date`. */
   hasDate(): boolean
-  readonly authorizationServer: AuthorizationServer
+  readonly authorizationClient: AuthorizationClient
   close(): Promise<void>
 }
 
@@ -63,9 +63,9 @@ export async function createSignIns(config: Config, report: Report, operator: Op
   const { publicUrl, oauth, egress } = config
   let lastResponse = ''
   let hasDate = false
-  const opened: AuthorizationServer[] = []
-  const as = (clientSecret: Secret): AuthorizationServer => {
-    const server = createAuthorizationServer({
+  const opened: AuthorizationClient[] = []
+  const as = (clientSecret: Secret): AuthorizationClient => {
+    const server = createAuthorizationClient({
       oauth: { ...oauth, clientSecret },
       egress,
       concurrency: 1,
@@ -80,7 +80,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
     opened.push(server)
     return server
   }
-  const authorizationServer = as(oauth.clientSecret)
+  const authorizationClient = as(oauth.clientSecret)
 
   /** The last token response, its tokens hidden from now on; null where it is no JSON object. */
   function readResponse(): SignedIn['response'] {
@@ -101,7 +101,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
   }
 
   const addressOf = ({ nonce, redirectUri, verifier }: Started): string =>
-    authorizationServer.authorizeUrl({ responseType: 'code', redirectUri, state: nonce, verifier })
+    authorizationClient.authorizeUrl({ responseType: 'code', redirectUri, state: nonce, verifier })
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { pathname, searchParams } = new URL(request.url ?? '/', publicUrl)
@@ -161,7 +161,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
   }
 
   return {
-    authorizationServer,
+    authorizationClient,
     async signIn() {
       if (!leadsHere)
         report.say(
@@ -182,7 +182,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
       }
       report.hide(code)
       const sentAt = SYSTEM_CLOCK.monotonic()
-      const outcome = await authorizationServer.redeemCode({ redirectUri, code, verifier })
+      const outcome = await authorizationClient.redeemCode({ redirectUri, code, verifier })
       const tookMs = Math.round(SYSTEM_CLOCK.monotonic() - sentAt)
       const response = readResponse()
       if (outcome.kind !== 'granted') {
@@ -195,7 +195,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
       return { tokens: outcome.tokens, response, state: echo, iss: query.get('iss'), tookMs }
     },
     async refresh(refreshToken, clientSecret) {
-      const by = clientSecret === undefined ? authorizationServer : as(clientSecret)
+      const by = clientSecret === undefined ? authorizationClient : as(clientSecret)
       lastResponse = ''
       const outcome = await by.refresh(refreshToken, {
         sendBefore: SYSTEM_CLOCK.monotonic() + oauth.tokenTimeoutMs,

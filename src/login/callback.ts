@@ -32,7 +32,7 @@ const CODE_REFUSED =
  */
 export function createCallback(context: LoginContext) {
   const { services, loginCookies, countCallback, redeem, signIn } = context
-  const { authorizationServer, vault, cookies } = services
+  const { authorizationClient, vault, cookies } = services
   const { publicUrl, oauth } = services.config
   const cameByPublicHost = createCameByPublicHost(publicUrl)
   const fragmentPage = createFragmentPage(context)
@@ -64,7 +64,7 @@ export function createCallback(context: LoginContext) {
       if (!(await vault.claimNonce(nonce, randomUUID(), SIGN_IN_MS))) return null
       // Cleared whatever the result: a leftover cookie would count towards the few that a browser may keep.
       loginCookies.forget(reply, nonce)
-      return await authorizationServer.redeemCode({
+      return await authorizationClient.redeemCode({
         redirectUri: started.redirectUri,
         code: response.value,
         verifier: started.verifier,

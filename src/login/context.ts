@@ -4,7 +4,7 @@ import type { Config } from '../config/config.ts'
 import type { SessionCookies } from '../http/cookies.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/client.ts'
+import type { AuthorizationClient } from '../oauth/client.ts'
 import type { Identify, Vault } from '../vault/vault.ts'
 import type { LoginCookies } from './login-cookies.ts'
 import type { RateLimit } from './rate-limit.ts'
@@ -14,7 +14,7 @@ import type { LoginEvents, Redeem, SignIn } from './sign-in.ts'
 /** What sign-in needs of the rest of the server. */
 export interface LoginOptions {
   config: Config
-  authorizationServer: AuthorizationServer
+  authorizationClient: AuthorizationClient
   vault: Vault
   cookies: SessionCookies
   keyring: Keyring

@@ -77,7 +77,7 @@ export const PASSWORD_FLOW: OptionalFlow = {
  */
 function createPassword(context: LoginContext) {
   const { services, redeem, signIn, sessionFacts } = context
-  const { config, authorizationServer, vault } = services
+  const { config, authorizationClient, vault } = services
   const countNameAndAddress = createRateLimit({
     ...services,
     kind: 'password-name-address',
@@ -101,7 +101,7 @@ function createPassword(context: LoginContext) {
     const outcome = await redeem({}, async () => {
       // While the store is down no tokens are requested, since they could not be stored.
       await vault.ping()
-      return await authorizationServer.redeemGrant('password', {
+      return await authorizationClient.redeemGrant('password', {
         // The service demands a URL on the registered callback's domain here too.
         redirect_uri: config.publicUrl + PATHS.callback,
         username,

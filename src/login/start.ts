@@ -25,7 +25,7 @@ const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
  */
 export function createStart(context: LoginContext) {
   const { services, loginCookies } = context
-  const { config, authorizationServer } = services
+  const { config, authorizationClient } = services
   const { publicUrl, loginRatePerMinute: perMinute } = config
   const sendToPublicHost = createSendToPublicHost(services)
   const { flows } = config.oauth
@@ -59,7 +59,7 @@ export function createStart(context: LoginContext) {
       })
     }
     const { nonce, redirectUri, verifier } = loginCookies.begin(reply, headers.cookie, { flow, returnTo })
-    const location = authorizationServer.authorizeUrl({
+    const location = authorizationClient.authorizeUrl({
       responseType: flow,
       redirectUri,
       state: nonce,

@@ -47,8 +47,8 @@ interface CodeExchange {
   verifier: string | null
 }
 
-/** The authorization server as this client uses it. No method rejects. */
-export interface AuthorizationServer {
+/** A client of the authorization server. No method rejects. */
+export interface AuthorizationClient {
   /** URL of the authorization request (service document, section 5.4, code and token flow step 1). */
   authorizeUrl(request: AuthorizationRequest): string
   /** The code flow, step 2. */
@@ -76,7 +76,7 @@ export interface RevocationFailure {
   isDefinite: boolean
 }
 
-interface AuthorizationServerOptions {
+interface AuthorizationClientOptions {
   oauth: Config['oauth']
   egress: Config['egress']
   /** Refreshes at once for which a caller still waits. */
@@ -107,7 +107,7 @@ const ACCEPTED_BEFORE =
   'the server may be unable to look the client up: it accepted the same credentials until'
 
 /** A client with its own connections; `close` closes them. */
-export function createAuthorizationServer({
+export function createAuthorizationClient({
   oauth,
   egress,
   concurrency,
@@ -115,7 +115,7 @@ export function createAuthorizationServer({
   onDate = () => {},
   onBody = () => {},
   wrapTokenFetch = (inner) => inner,
-}: AuthorizationServerOptions): AuthorizationServer {
+}: AuthorizationClientOptions): AuthorizationClient {
   const common = { egress, monotonic: clock.monotonic, onDate, onBody }
   const tokenFetch = createTokenFetch({ ...common, connections: concurrency + EXTRA_CONNECTIONS })
   const signInFetch = createTokenFetch({ ...common, connections: SIGN_INS_AT_ONCE })

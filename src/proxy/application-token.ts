@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/client.ts'
+import type { AuthorizationClient } from '../oauth/client.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { Secret } from '../secret.ts'
 import { createGate, neededAt, type RefreshTiming, type Wait } from '../vault/vault.ts'
@@ -21,7 +21,7 @@ export interface ApplicationToken {
 }
 
 interface ApplicationTokenOptions {
-  authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
+  authorizationClient: Pick<AuthorizationClient, 'redeemClient'>
   timing: RefreshTiming
   clock: Clock
   random: () => number
@@ -42,7 +42,7 @@ const FORCED_WINDOW_MS = 60_000
 const USED_AT_LEAST_MS = 1_000
 
 export function createApplicationToken(options: ApplicationTokenOptions): ApplicationToken {
-  const { authorizationServer, timing, clock, random, log } = options
+  const { authorizationClient, timing, clock, random, log } = options
   // A separate gate: a failure of the client's own token says nothing about the refresh tokens of users.
   const gate = createGate({
     max: Number.POSITIVE_INFINITY,
@@ -66,7 +66,7 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
   async function request(): Promise<ApplicationAccess> {
     const pass = await gate.enter()
     if (pass.kind === 'wait') return pass
-    const outcome = await authorizationServer.redeemClient()
+    const outcome = await authorizationClient.redeemClient()
     const retryAfterSeconds = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
     const retryAfterMs = retryAfterSeconds === null ? null : retryAfterSeconds * 1_000
     pass.report(outcome.kind === 'granted', retryAfterMs)

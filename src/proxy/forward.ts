@@ -5,19 +5,19 @@ import { type Logger, requestInLog } from '../log.ts'
 import type { Caller, CallerSource, Callers } from '../vault/vault.ts'
 import type { ApplicationCallers } from './application-caller.ts'
 import { type AccountRules, type Call, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
-import type { ResourceServer } from './resource-server.ts'
+import type { ResourceClient } from './resource-client.ts'
 import type { Failure } from './response-rules.ts'
 import type { StoreWait } from './store-wait.ts'
 
-type Sender = Pick<ResourceServer, 'send'>
+type Sender = Pick<ResourceClient, 'send'>
 
 export interface ForwardOptions {
   callers: Callers
   /** How reads wait for a store that is away; all else does not. */
   storeWait: StoreWait
-  resourceServer: Sender
+  resourceClient: Sender
   /** The application's calls, over connections of their own; null: every request needs a session. */
-  application: { callers: ApplicationCallers; resourceServer: Sender } | null
+  application: { callers: ApplicationCallers; resourceClient: Sender } | null
   accounts: AccountRules
   /** Receives each call that ended: seconds, and the status of the response or 0. */
   observe: (operation: string, status: number, seconds: number) => void
@@ -40,7 +40,7 @@ interface Forwarding<C> {
   readonly reply: FastifyReply
   readonly outgoing: OutgoingRequest
   readonly source: CallerSource<C>
-  readonly resourceServer: Sender
+  readonly resourceClient: Sender
   /** Whose share of the connections the calls use: a session, or a client address. */
   readonly holder: string
   calls: number
@@ -50,7 +50,7 @@ interface Forwarding<C> {
 type Authorized = { readonly authorization: string }
 
 export function createForward(options: ForwardOptions): Forward {
-  const { callers, storeWait, application, resourceServer, accounts, observe, log } = options
+  const { callers, storeWait, application, resourceClient, accounts, observe, log } = options
   const { mostBytes = MOST_BYTES } = options
   let bytes = 0
 
@@ -65,7 +65,7 @@ export function createForward(options: ForwardOptions): Forward {
     }
     checkAccount(outgoing.wac, accounts)
     noteActivity(request, caller)
-    send({ request, reply, outgoing, source: callers, resourceServer, holder: caller.key, calls: 0 }, caller)
+    send({ request, reply, outgoing, source: callers, resourceClient, holder: caller.key, calls: 0 }, caller)
   }
 
   /** Counts the body of an update until its response is over. */
@@ -88,14 +88,14 @@ export function createForward(options: ForwardOptions): Forward {
     } catch (error) {
       if (!lacksSession(error) || !application?.callers.mayRead(outgoing)) throw error
       checkAccount(outgoing.wac, accounts)
-      const { callers: source, resourceServer } = application
+      const { callers: source, resourceClient } = application
       const holder = networkOf(request.ip)
       const found = await source.find()
-      return send({ request, reply, outgoing, source, resourceServer, holder, calls: 0 }, found)
+      return send({ request, reply, outgoing, source, resourceClient, holder, calls: 0 }, found)
     }
     checkAccount(outgoing.wac, accounts)
     noteActivity(request, caller)
-    send({ request, reply, outgoing, source: callers, resourceServer, holder: caller.key, calls: 0 }, caller)
+    send({ request, reply, outgoing, source: callers, resourceClient, holder: caller.key, calls: 0 }, caller)
   }
 
   /** 401 comes before the 403 of an account, and that before what store and tokens bring. */
@@ -123,7 +123,7 @@ export function createForward(options: ForwardOptions): Forward {
   }
 
   function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {
-    const { request, reply, outgoing, source, resourceServer, holder } = forwarding
+    const { request, reply, outgoing, source, resourceClient, holder } = forwarding
     forwarding.calls += 1
     const startedAt = performance.now()
     const call: Call = {
@@ -138,7 +138,7 @@ export function createForward(options: ForwardOptions): Forward {
       isProven: () => source.isProven(caller),
       prove: () => source.prove(caller),
     }
-    resourceServer.send(call, (outcome) => {
+    resourceClient.send(call, (outcome) => {
       if (outcome.kind === 'withdrawn') {
         forwarding.calls -= 1
         again(forwarding, caller, callerNow(forwarding, caller, outcome.error))

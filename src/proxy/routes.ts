@@ -6,7 +6,7 @@ import { proxyFor } from '../config/egress.ts'
 import { addExactJsonBodies, dropBody, leaveBodyUnread, requireJson, requireNoBody } from '../http/body.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../http/same-origin.ts'
 import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/client.ts'
+import type { AuthorizationClient } from '../oauth/client.ts'
 import type { Callers } from '../vault/vault.ts'
 import { type ApplicationCallers, createApplicationCallers } from './application-caller.ts'
 import { createApplicationToken } from './application-token.ts'
@@ -16,24 +16,24 @@ import { getFlux } from './get-flux.ts'
 import type { Params, RoutedOperation } from './operation.ts'
 import { PLATFORM_ERROR } from './outgoing-request.ts'
 import { createOwnPaths } from './own-paths.ts'
-import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
+import { createResourceClient, type ResourceClient, type ResourceClientOptions } from './resource-client.ts'
 import { createStoreWait } from './store-wait.ts'
 import { updateSite } from './update-site.ts'
 import { leaveBodies, requireUpload } from './upload.ts'
 
 interface ProxyOptions {
   config: Config
-  authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
+  authorizationClient: Pick<AuthorizationClient, 'redeemClient'>
   /** The callers of sessions. */
   vault: Callers
   clock: Clock
   log: Logger
   observe: ForwardOptions['observe']
-  wrapResourceServer?: WrapResourceServer | undefined
+  wrapResourceClient?: WrapResourceClient | undefined
 }
 
 /** Surrounds each call of the resource server, for example with a span. */
-export type WrapResourceServer = (inner: ForwardOptions['resourceServer']) => ForwardOptions['resourceServer']
+export type WrapResourceClient = (inner: ForwardOptions['resourceClient']) => ForwardOptions['resourceClient']
 
 /**
  * The operations of the resource server, GetFlux, UpdateSite and those of `OPERATIONS_FILE`, called with the access
@@ -50,30 +50,30 @@ export const proxy = fastifyPlugin<ProxyOptions>(addProxy, {
 const OVERTAKE_MS = 1_000
 
 async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<void> {
-  const { config, authorizationServer, vault: callers, clock, log, observe } = options
+  const { config, authorizationClient, vault: callers, clock, log, observe } = options
   const { publicUrl, wac: accounts, upstream, clientFluxAllowed } = config
   const ownPathOf = createOwnPaths(config.baseUrl, config.operations, accounts)
-  const connected: ResourceServer[] = []
+  const connected: ResourceClient[] = []
   let saidInsufficientScope = false
   const forward = createForward({
     callers,
     storeWait: createStoreWait({ waitMs: config.storeWaitMs, clock }),
-    resourceServer: connect({ overtakeMs: OVERTAKE_MS }),
+    resourceClient: connect({ overtakeMs: OVERTAKE_MS }),
     application:
       clientFluxAllowed === null
         ? null
         : {
             callers: applicationCallers(clientFluxAllowed),
             // Anybody may read these, slowly too, and must leave the sessions' connections alone.
-            resourceServer: connect({ connections: 16, share: 8 }),
+            resourceClient: connect({ connections: 16, share: 8 }),
           },
     accounts,
     observe,
     log,
   })
 
-  function connect(limits: Pick<ResourceServerOptions, 'connections' | 'share' | 'overtakeMs'>) {
-    const resourceServer = createResourceServer({
+  function connect(limits: Pick<ResourceClientOptions, 'connections' | 'share' | 'overtakeMs'>) {
+    const resourceClient = createResourceClient({
       ...upstream,
       ...limits,
       baseUrl: config.baseUrl,
@@ -82,8 +82,8 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
       onInsufficientScope,
       ownPathOf,
     })
-    connected.push(resourceServer)
-    return options.wrapResourceServer?.(resourceServer) ?? resourceServer
+    connected.push(resourceClient)
+    return options.wrapResourceClient?.(resourceClient) ?? resourceClient
   }
 
   /** One warning for a process: it concerns every session. */
@@ -97,7 +97,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
   }
 
   function applicationCallers(allowed: NonNullable<typeof clientFluxAllowed>): ApplicationCallers {
-    const token = { authorizationServer, timing: config.refresh, clock, random: Math.random, log }
+    const token = { authorizationClient, timing: config.refresh, clock, random: Math.random, log }
     return createApplicationCallers({ token: createApplicationToken(token), allowed, clock })
   }
 

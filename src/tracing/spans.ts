@@ -4,7 +4,7 @@ import type { Config } from '../config/config.ts'
 import type { Logger } from '../log.ts'
 import { pathOf } from '../log-text.ts'
 import type { WrapTokenFetch } from '../oauth/client.ts'
-import type { WrapResourceServer } from '../proxy/routes.ts'
+import type { WrapResourceClient } from '../proxy/routes.ts'
 import { inLog, type Refresh, type RefreshResult, StoreUnavailable } from '../vault/vault.ts'
 import { createTracer, type Span, type Tracer } from './tracer.ts'
 
@@ -12,7 +12,7 @@ import { createTracer, type Span, type Tracer } from './tracer.ts'
 export interface Tracing {
   /** To be called before any other hook is added: what a hook does belongs to the span of its request. */
   traceRequests(server: FastifyInstance): void
-  wrapResourceServer: WrapResourceServer
+  wrapResourceClient: WrapResourceClient
   wrapTokenFetch: WrapTokenFetch
   wrapRefresh(refresh: Refresh): Refresh
   /** Receives each command of the store that ended. */
@@ -40,7 +40,7 @@ export function startTracing(
   const tracer = createTracer(tracing, log)
   return {
     traceRequests: (server) => traceRequests(server, tracer, addressOf(publicUrl)),
-    wrapResourceServer: traceCalls(tracer, baseUrl),
+    wrapResourceClient: traceCalls(tracer, baseUrl),
     wrapTokenFetch: traceTokenRequests(tracer),
     wrapRefresh: (inner) => ({ ...inner, refresh: traceRefreshes(tracer, inner.refresh) }),
     command: (name, seconds, ok) =>
@@ -89,7 +89,7 @@ function traceRequests(server: FastifyInstance, tracer: Tracer, address: Attribu
   server.addHook('preValidation', (request, _reply, done) => tracer.within(request.span!, done))
 }
 
-function traceCalls(tracer: Tracer, baseUrl: string): WrapResourceServer {
+function traceCalls(tracer: Tracer, baseUrl: string): WrapResourceClient {
   const address = addressOf(baseUrl)
   return (inner) => ({
     send(call, onOutcome) {

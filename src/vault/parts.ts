@@ -3,7 +3,7 @@ import type { Config } from '../config/config.ts'
 import type { SessionCookies } from '../http/cookies.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/client.ts'
+import type { AuthorizationClient } from '../oauth/client.ts'
 import { PATHS } from '../paths.ts'
 import { createBinding } from './binding.ts'
 import { createSessionCache } from './cache.ts'
@@ -34,7 +34,7 @@ export interface VaultOptions {
     oauth: Pick<Config['oauth'], 'clientId' | 'tokenTimeoutMs'>
   }
   store: SessionStore
-  authorizationServer: Pick<AuthorizationServer, 'refresh' | 'revoke'>
+  authorizationClient: Pick<AuthorizationClient, 'refresh' | 'revoke'>
   keyring: Keyring
   cookies: Pick<SessionCookies, 'read' | 'verify' | 'readDevice'>
   clock: Clock
@@ -56,7 +56,7 @@ const CACHED_SESSIONS = 20_000
  * that looks inside calls this.
  */
 export function createParts(options: VaultOptions) {
-  const { config, authorizationServer, keyring, cookies, clock, random, log } = options
+  const { config, authorizationClient, keyring, cookies, clock, random, log } = options
   const { publicUrl, oauth, refresh: timing } = config
   const { events, wrapRefresh } = options.observe
   const idleMs = config.session.idleSeconds * 1_000
@@ -72,7 +72,7 @@ export function createParts(options: VaultOptions) {
   const binding = config.session.isBound
     ? createBinding({ keyring, publicUrl, paths, now: clock.wall })
     : null
-  const revoker = createRevoker({ authorizationServer, log, clock })
+  const revoker = createRevoker({ authorizationClient, log, clock })
   const sessions = createSessions({
     store,
     keyring,
@@ -91,7 +91,7 @@ export function createParts(options: VaultOptions) {
     clock,
     log,
     sessions,
-    authorizationServer,
+    authorizationClient,
     revoker,
     pace: {
       timing,

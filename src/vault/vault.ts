@@ -1,5 +1,5 @@
 import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/client.ts'
+import type { AuthorizationClient } from '../oauth/client.ts'
 import type { Binding } from './binding.ts'
 import type { Callers } from './caller.ts'
 import { createEndSession, logEnded, type Sessions } from './lifecycle.ts'
@@ -144,7 +144,7 @@ function devicesOf(binding: Binding, { registerDevice, bindDevice, read }: Outbo
  */
 export function createSessionEnd(
   options: Pick<VaultOptions, 'store' | 'keyring' | 'log'> & {
-    authorizationServer: Pick<AuthorizationServer, 'revoke'>
+    authorizationClient: Pick<AuthorizationClient, 'revoke'>
     audit: Logger
     /** No known secret opens the tokens of this session, so they cannot be revoked. */
     onUnreadable: (key: RecordKey) => void

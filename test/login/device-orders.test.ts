@@ -109,7 +109,7 @@ function createWorld() {
     const vault = createVault({
       config: { ...CONFIG, session },
       store: storeOf(is02),
-      authorizationServer: {
+      authorizationClient: {
         refresh: () => Promise.reject(new Error('no token is due')),
         revoke: async () => null,
       },

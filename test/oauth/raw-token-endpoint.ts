@@ -1,6 +1,6 @@
 import net, { type Socket } from 'node:net'
 import { parseConfig } from '../../src/config/config.ts'
-import { type AuthorizationServer, createAuthorizationServer } from '../../src/oauth/client.ts'
+import { type AuthorizationClient, createAuthorizationClient } from '../../src/oauth/client.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 
@@ -33,7 +33,7 @@ export function bounds(sendWithinMs: number, answerWithinMs = sendWithinMs) {
 }
 
 /** This server's client for the authorization server at `url`. */
-export function clientOf(t: Teardown, url: string, env: Record<string, string> = {}): AuthorizationServer {
+export function clientOf(t: Teardown, url: string, env: Record<string, string> = {}): AuthorizationClient {
   const parsed = parseConfig({
     AUTH_URL: url,
     BASE_URL: url,
@@ -47,7 +47,7 @@ export function clientOf(t: Teardown, url: string, env: Record<string, string> =
     ...env,
   })
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
-  const server = createAuthorizationServer({
+  const server = createAuthorizationClient({
     oauth: parsed.config.oauth,
     egress: parsed.config.egress,
     concurrency: 2,

@@ -247,14 +247,14 @@ t.test('after 20 failures in a row no further revocation is sent, and the rest i
   }
   const counted = countRevocation({ revoke })
   for (let count = 0; count < 100; count += 1)
-    await counted.authorizationServer.revoke(new Secret('token'), 'access_token')
+    await counted.authorizationClient.revoke(new Secret('token'), 'access_token')
   t.equal(asked, 20)
   t.equal(counted.unrevoked(), 100)
 
   const mixed = countRevocation({ revoke })
   for (let count = 0; count < 100; count += 1) {
     failure = count % 10 === 0 ? null : down
-    await mixed.authorizationServer.revoke(new Secret('token'), 'access_token')
+    await mixed.authorizationClient.revoke(new Secret('token'), 'access_token')
   }
   t.equal(mixed.unrevoked(), 90)
   t.equal(asked, 120, 'one that works now and then is asked each time')

@@ -14,7 +14,7 @@ function arrange() {
   let issued = 0
   const waiting: ((outcome: TokenOutcome) => void)[] = []
   const token = createApplicationToken({
-    authorizationServer: { redeemClient: () => new Promise((resolve) => waiting.push(resolve)) },
+    authorizationClient: { redeemClient: () => new Promise((resolve) => waiting.push(resolve)) },
     timing: TIMING,
     clock,
     random: () => 0.5,

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { answerText, closed, csv, get, rawBrowser, relayed, start } from './resource-server-harness.ts'
+import { answerText, closed, csv, get, rawBrowser, relayed, start } from './resource-client-harness.ts'
 
 const PROTECTION = {
   'x-content-type-options': 'nosniff',

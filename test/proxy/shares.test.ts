@@ -20,7 +20,7 @@ import {
   rawBrowser,
   rawUpstream,
   write,
-} from './resource-server-harness.ts'
+} from './resource-client-harness.ts'
 
 /** More than the buffers of all connections on its way. */
 const LARGE = Buffer.alloc(32 * 1024 * 1024)

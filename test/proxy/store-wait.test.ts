@@ -6,7 +6,7 @@ import { createLog } from '../../src/log.ts'
 import { createForward, type ForwardOptions } from '../../src/proxy/forward.ts'
 import { ASK_AGAIN_MS, createStoreWait } from '../../src/proxy/store-wait.ts'
 import { installVirtualTime } from '../vault/refresh/virtual-time.ts'
-import { outgoing } from './resource-server-harness.ts'
+import { outgoing } from './resource-client-harness.ts'
 
 const AWAY = problem('store_unavailable')
 const FOUND = { found: true }
@@ -152,7 +152,7 @@ t.test('GET and HEAD wait, all else does not', async (t) => {
     callers: { cached: () => null, find: () => store.ask() } as unknown as ForwardOptions['callers'],
     storeWait: store.wait,
     application: null,
-    resourceServer: { send: (call) => void sent.push(call.outgoing.method) },
+    resourceClient: { send: (call) => void sent.push(call.outgoing.method) },
     accounts: { default: null, allowed: null },
     observe() {},
     log: createLog('silent'),
@@ -182,7 +182,7 @@ t.test('a call that waited for a place waits for the store too', async (t) => {
     } as unknown as ForwardOptions['callers'],
     storeWait: store.wait,
     application: null,
-    resourceServer: {
+    resourceClient: {
       send(call, onOutcome) {
         sent.push(call.authorization)
         if (sent.length === 1) onOutcome({ kind: 'withdrawn', error: AWAY })

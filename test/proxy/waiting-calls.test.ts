@@ -5,9 +5,9 @@ import { problem } from '../../src/errors.ts'
 import { createLog } from '../../src/log.ts'
 import { createForward, type ForwardOptions } from '../../src/proxy/forward.ts'
 import type { Call } from '../../src/proxy/outgoing-request.ts'
-import type { Outcome } from '../../src/proxy/resource-server.ts'
+import type { Outcome } from '../../src/proxy/resource-client.ts'
 import { until } from '../helpers/wait.ts'
-import { browse, get, OK, outgoing, type Received, start } from './resource-server-harness.ts'
+import { browse, get, OK, outgoing, type Received, start } from './resource-client-harness.ts'
 
 /** The store as calls ask it: it shows what the test lets it show, when the test lets it. */
 function gatedStore() {
@@ -144,7 +144,7 @@ function forwarded(outcomes: Outcome[], renewed: () => Promise<{ authorization: 
     callers: callers as unknown as ForwardOptions['callers'],
     storeWait: (_response, ask) => ask(),
     application: null,
-    resourceServer: {
+    resourceClient: {
       send(call: Call, onOutcome: (outcome: Outcome) => void) {
         sent.push(call.authorization)
         onOutcome(outcomes.shift()!)
@@ -170,7 +170,7 @@ t.test('updates of all sessions keep so many bytes at most, and what would keep 
     } as unknown as ForwardOptions['callers'],
     storeWait: (_response, ask) => ask(),
     application: null,
-    resourceServer: { send: (_call, onOutcome) => void waits.push(onOutcome) },
+    resourceClient: { send: (_call, onOutcome) => void waits.push(onOutcome) },
     accounts: { default: null, allowed: null },
     observe() {},
     log: createLog('silent'),

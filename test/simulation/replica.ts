@@ -7,7 +7,7 @@ import { createSessionFacts, createSessionInfo } from '../../src/login/session-i
 import { createSignIn } from '../../src/login/sign-in.ts'
 import type { GrantedTokens } from '../../src/oauth/token-response.ts'
 import { createForward, type Forward } from '../../src/proxy/forward.ts'
-import type { Outcome } from '../../src/proxy/resource-server.ts'
+import type { Outcome } from '../../src/proxy/resource-client.ts'
 import { createVault, type RecordKey, type Vault, type VaultOptions } from '../../src/vault/vault.ts'
 import { type Connection, FleetTransport } from './connections.ts'
 import type { Deployment } from './deployment.ts'
@@ -115,7 +115,7 @@ export class Replica implements Owner {
     const vault = createVault({
       config: configOf(settings),
       store: createSimulatedStore(this.transport, settings.idleMs, deployment.is02(index)),
-      authorizationServer: deployment.authorizationServer.clientOf(this),
+      authorizationClient: deployment.authorizationServer.clientOf(this),
       keyring,
       cookies: this.#cookies,
       clock: clocks,
@@ -130,7 +130,7 @@ export class Replica implements Owner {
       // The browsers of the simulation know 503 as the answer of a store that is away.
       storeWait: (_response, ask) => ask(),
       application: null,
-      resourceServer: { send: (call, onOutcome) => this.#send(call, onOutcome) },
+      resourceClient: { send: (call, onOutcome) => this.#send(call, onOutcome) },
       accounts: { allowed: null, default: null },
       observe() {},
       log,

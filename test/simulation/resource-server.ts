@@ -1,4 +1,4 @@
-import type { Outcome } from '../../src/proxy/resource-server.ts'
+import type { Outcome } from '../../src/proxy/resource-client.ts'
 import type { AccessToken } from './authorization-server.ts'
 import type { Deployment } from './deployment.ts'
 import { Random } from './random.ts'

@@ -6,7 +6,7 @@ import { SYSTEM_CLOCK as clock } from '../../src/clock.ts'
 import { parseConfig } from '../../src/config/config.ts'
 import { createSessionCookies, DEVICE_COOKIE } from '../../src/http/cookies.ts'
 import { createKeyring } from '../../src/keyring.ts'
-import { createAuthorizationServer } from '../../src/oauth/client.ts'
+import { createAuthorizationClient } from '../../src/oauth/client.ts'
 import { PATHS } from '../../src/paths.ts'
 import { Secret } from '../../src/secret.ts'
 import { createBinding } from '../../src/vault/binding.ts'
@@ -28,7 +28,7 @@ const cookies = createSessionCookies({ keyring, publicUrl, secure: publicUrl.sta
 const paths = { register: PATHS.device, refresh: PATHS.deviceRefresh }
 /** Its clock is ahead, so that a device cookie outlives a run. */
 const binding = createBinding({ keyring, publicUrl, paths, now: () => clock.wall() + FILLED_MS })
-const authorizationServer = createAuthorizationServer({ oauth, egress, concurrency: AT_ONCE, clock })
+const authorizationClient = createAuthorizationClient({ oauth, egress, concurrency: AT_ONCE, clock })
 const store = createRedisStore({
   ...storeConfig,
   idleMs: session.idleSeconds * 1_000,
@@ -117,7 +117,7 @@ async function libraries({ count, queued }) {
     const opened = openTokens(keyring, key, sealed)
     const attempt = String(at)
     const begun = await store.beginRefresh(key, { gen, attempt, ...lease })
-    const outcome = await authorizationServer.refresh(opened.tokens.refreshToken, bounds())
+    const outcome = await authorizationClient.refresh(opened.tokens.refreshToken, bounds())
     if (begun.kind !== 'granted' || outcome.kind !== 'granted') throw new Error('not granted')
     await store.replaceTokens(key, { gen, tokens: sealTokens(keyring, key, outcome.tokens) })
     if (queued) await store.schedule(key, FILLED_MS)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../clock.ts'
 import type { Logger } from '../../log.ts'
-import type { AuthorizationServer } from '../../oauth/client.ts'
+import type { AuthorizationClient } from '../../oauth/client.ts'
 import type { TokenOutcome } from '../../oauth/token-response.ts'
 import { withTimeout } from '../../timeout.ts'
 import type { FailureWords, Sessions } from '../lifecycle.ts'
@@ -38,7 +38,7 @@ export type RefreshResult =
 interface RefreshOptions {
   store: Pick<SessionStore, 'beginRefresh' | 'renewLease' | 'releaseLease' | 'schedule' | 'health'>
   sessions: Pick<Sessions, 'replaceTokens' | 'endRefused'>
-  authorizationServer: Pick<AuthorizationServer, 'refresh'>
+  authorizationClient: Pick<AuthorizationClient, 'refresh'>
   gate: Gate
   /**
    * `timeoutMs`: how long callers wait for a token response. `reuseMs`: for so long the authorization server grants a used
@@ -214,7 +214,7 @@ async function takeLease(
 }
 
 function send(
-  { store, authorizationServer, gate, clock, log, pace: { timeoutMs } }: RefreshOptions,
+  { store, authorizationClient, gate, clock, log, pace: { timeoutMs } }: RefreshOptions,
   lease: Lease,
   caller: Pick<PresentedLease, 'trigger' | 'pass'>,
 ): PresentedLease {
@@ -226,7 +226,7 @@ function send(
   const { pass } = caller
   pass.sent()
   const presentation = present({
-    send: (signal) => authorizationServer.refresh(tokens.refreshToken!, { sendBefore, signal }),
+    send: (signal) => authorizationClient.refresh(tokens.refreshToken!, { sendBefore, signal }),
     renewLease: () => store.renewLease(key, renewRequest),
     mayBeQueued: () => gate.mayBeQueued(sentAt),
     timeoutMs,

@@ -1,6 +1,6 @@
 import { type Clock, SYSTEM_CLOCK } from '../../clock.ts'
 import type { Logger } from '../../log.ts'
-import type { AuthorizationServer } from '../../oauth/client.ts'
+import type { AuthorizationClient } from '../../oauth/client.ts'
 import type { Secret } from '../../secret.ts'
 import { withTimeout } from '../../timeout.ts'
 import type { TokenSet } from '../sealed-tokens.ts'
@@ -44,12 +44,12 @@ interface Revocation {
 }
 
 interface RevokerOptions {
-  authorizationServer: Pick<AuthorizationServer, 'revoke'>
+  authorizationClient: Pick<AuthorizationClient, 'revoke'>
   log: Logger
   clock?: Pick<Clock, 'monotonic'>
 }
 
-export function createRevoker({ authorizationServer, log, clock = SYSTEM_CLOCK }: RevokerOptions): Revoker {
+export function createRevoker({ authorizationClient, log, clock = SYSTEM_CLOCK }: RevokerOptions): Revoker {
   const waiting: Revocation[] = []
   const running = new Set<Promise<void>>()
   const pausing = new Map<Revocation, NodeJS.Timeout>()
@@ -70,7 +70,7 @@ export function createRevoker({ authorizationServer, log, clock = SYSTEM_CLOCK }
     const undecided: Revocation['tokens'] = []
     let reason: string | null = null
     for (const [token, hint] of tokens) {
-      const failure = await authorizationServer.revoke(token, hint, endsAt - clock.monotonic())
+      const failure = await authorizationClient.revoke(token, hint, endsAt - clock.monotonic())
       if (failure?.isDefinite) revocation.refusal = failure.reason
       else if (failure !== null) {
         undecided.push([token, hint])

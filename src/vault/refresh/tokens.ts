@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock.ts'
 import type { Logger } from '../../log.ts'
-import type { AuthorizationServer } from '../../oauth/client.ts'
+import type { AuthorizationClient } from '../../oauth/client.ts'
 import type { Sessions } from '../lifecycle.ts'
 import type { OutboxStore } from '../store/outbox.ts'
 import { createGate } from './gate.ts'
@@ -14,7 +14,7 @@ import { createScheduler, type Scheduler } from './scheduler.ts'
 interface TokensOptions {
   store: OutboxStore
   sessions: Pick<Sessions, 'find' | 'readState' | 'replaceTokens' | 'endRefused'>
-  authorizationServer: Pick<AuthorizationServer, 'refresh'>
+  authorizationClient: Pick<AuthorizationClient, 'refresh'>
   revoker: Revoker
   pace: TokensPace
   clock: Clock

@@ -19,7 +19,7 @@ function start(t: Test, answer: (token: string, asked: number) => RevocationFail
   const revoker = createRevoker({
     log,
     clock: time.clock,
-    authorizationServer: {
+    authorizationClient: {
       async revoke(secret, hint, withinMs = 0) {
         const token = secret.reveal()
         asked.push({ token, hint, at: time.clock.monotonic() })

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { createSessionCookies } from '../../../src/http/cookies.ts'
 import { createKeyring } from '../../../src/keyring.ts'
 import { createLog } from '../../../src/log.ts'
-import type { AuthorizationServer } from '../../../src/oauth/client.ts'
+import type { AuthorizationClient } from '../../../src/oauth/client.ts'
 import {
   classifyFailure,
   type GrantedTokens,
@@ -170,7 +170,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     return true
   }
 
-  function serverFor(replica: () => Replica): Pick<AuthorizationServer, 'refresh' | 'revoke'> {
+  function serverFor(replica: () => Replica): Pick<AuthorizationClient, 'refresh' | 'revoke'> {
     return {
       async refresh(refreshToken, { sendBefore, signal }) {
         if (clock.monotonic() >= sendBefore) return { ...UNAVAILABLE, timedOut: true }
@@ -235,7 +235,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     const ended: EndReason[] = []
     const outcomes: TokenOutcome['kind'][] = []
     const it = (): Replica => replica
-    const authorizationServer = serverFor(it)
+    const authorizationClient = serverFor(it)
     const keyring = createKeyring(secrets.map((text) => new Secret(text)))
     const log = createLog('silent')
     log.warn = (fields: unknown) => void warnings.push(fields as Record<string, unknown>)
@@ -248,7 +248,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
         shutdownSeconds: shutdownMs / 1_000,
       },
       store: storeFor(it),
-      authorizationServer,
+      authorizationClient,
       keyring,
       cookies: createSessionCookies({ keyring, publicUrl: PUBLIC_URL, secure: false }),
       clock,

@@ -3,10 +3,10 @@ import net, { type Socket } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import type { Call, OutgoingRequest } from '../../src/proxy/outgoing-request.ts'
 import {
-  createResourceServer,
+  createResourceClient,
   type Outcome,
-  type ResourceServerOptions,
-} from '../../src/proxy/resource-server.ts'
+  type ResourceClientOptions,
+} from '../../src/proxy/resource-client.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -91,10 +91,10 @@ export function outgoing(change: Partial<OutgoingRequest> = {}): OutgoingRequest
 /** A server that forwards each request as it comes, and responds 599 itself if nothing was written. */
 export async function bff(
   t: Teardown,
-  options: Partial<ResourceServerOptions> & { baseUrl: string },
+  options: Partial<ResourceClientOptions> & { baseUrl: string },
   change: Partial<Call> = {},
 ) {
-  const resourceServer = createResourceServer({
+  const resourceClient = createResourceClient({
     // So long that a test that waited for it would not end.
     timeoutMs: 3_600_000,
     tokenIn: 'header',
@@ -118,7 +118,7 @@ export async function bff(
       ...PROVEN,
       ...change,
     }
-    const over = new Promise<Outcome>((resolve) => resourceServer.send(call, resolve))
+    const over = new Promise<Outcome>((resolve) => resourceClient.send(call, resolve))
     sent += 1
     const outcome = await over
     outcomes.push(outcome)
@@ -126,10 +126,10 @@ export async function bff(
     response.statusCode = 599
     response.end(outcome.kind)
   })
-  t.teardown(() => resourceServer.close())
+  t.teardown(() => resourceClient.close())
   return {
     port: await listenOnLoopback(t, server),
-    close: () => resourceServer.close(),
+    close: () => resourceClient.close(),
     /** Resolves when so many calls have been handed to the resource server. */
     sends: (count: number) => until('calls', () => sent >= count),
     /** The outcome of the call of that index, as soon as it is there. */
@@ -207,7 +207,7 @@ export function write(t: Teardown, port: number, method = 'PUT', ...lines: strin
 export async function start(
   t: Teardown,
   answer: string | Parameters<typeof rawUpstream>[1] = OK,
-  options: Partial<ResourceServerOptions> = {},
+  options: Partial<ResourceClientOptions> = {},
   change: Partial<Call> = {},
 ) {
   const write = (socket: Socket) => void socket.write(String(answer), 'latin1')

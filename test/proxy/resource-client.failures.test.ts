@@ -14,7 +14,7 @@ import {
   rawUpstream,
   start,
   write,
-} from './resource-server-harness.ts'
+} from './resource-client-harness.ts'
 
 const PUT = ['PUT /x HTTP/1.1', 'Host: a', 'Connection: close', 'Content-Length: 2']
 const HALF = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'

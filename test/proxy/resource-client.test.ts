@@ -1,7 +1,7 @@
 import zlib from 'node:zlib'
 import t from 'tap'
 import { VERSION } from '../../src/version.ts'
-import { bff, get, OK, rawBrowser, rawUpstream, start, write } from './resource-server-harness.ts'
+import { bff, get, OK, rawBrowser, rawUpstream, start, write } from './resource-client-harness.ts'
 
 /** The lines of a request to this address that are always there, but for those of its method. */
 const ours = (url: string, ...more: string[]): string[] =>

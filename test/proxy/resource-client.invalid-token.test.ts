@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import zlib from 'node:zlib'
 import t from 'tap'
-import { answerText, browse, get, rawBrowser, relayed, start, write } from './resource-server-harness.ts'
+import { answerText, browse, get, rawBrowser, relayed, start, write } from './resource-client-harness.ts'
 
 const JSON_TYPE = 'Content-Type: application/json'
 const NAMES = '{"error":"invalid_token"}'

@@ -42,7 +42,7 @@ export type Outcome =
   | { kind: 'withdrawn'; error: unknown }
   | Failure
 
-export interface ResourceServerOptions {
+export interface ResourceClientOptions {
   /** May have a path prefix; no trailing slash. */
   baseUrl: string
   /** null: straight to the resource server. */
@@ -80,8 +80,8 @@ export interface ResourceServerOptions {
   onInsufficientScope?: (() => void) | undefined
 }
 
-/** The resource server, as every operation reaches it. */
-export interface ResourceServer {
+/** A client of the resource server, for every operation. */
+export interface ResourceClient {
   /**
    * Sends one request and relays its response. `onOutcome` is called once. If nothing was written, the
    * browser's response may then be used for another call or for a problem.
@@ -91,7 +91,7 @@ export interface ResourceServer {
   close(): Promise<void>
 }
 
-export function createResourceServer(options: ResourceServerOptions): ResourceServer {
+export function createResourceClient(options: ResourceClientOptions): ResourceClient {
   const {
     timeoutMs,
     tokenIn,
