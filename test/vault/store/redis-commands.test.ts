@@ -1,9 +1,10 @@
 import { Cluster } from 'ioredis'
 import t from 'tap'
 import { inTime } from '../../../src/vault/store/redis/command-timeout.ts'
+import { freePort } from '../../helpers/ports.ts'
 import { elapsed, until } from '../../helpers/wait.ts'
 import { installVirtualTime } from '../refresh/virtual-time.ts'
-import { ONE_SERVER, openCommands, redisStore } from './stores.ts'
+import { clusterTarget, ONE_SERVER, openCommands, redisStore } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
   t.test(`${name}: a store that is not used sends no command`, async (t) => {
@@ -65,4 +66,23 @@ t.test('a command that gets less time than the last step takes no longer', async
   t.equal(outcome, 'waiting')
   await time.advance(10)
   t.equal(outcome, 'no reply in time')
+})
+
+t.test('a Cluster that was away, and not far away, gets the short time for its slots again', async (t) => {
+  const cluster = openCommands(t, clusterTarget(await freePort())) as Cluster
+  const { options } = cluster
+  const short = options.slotsRefreshTimeout!
+  let now = 0
+  t.intercept(performance, 'now', { value: () => now, configurable: true })
+  const connect = (tookMs: number): void => {
+    cluster.emit('connecting')
+    now += tookMs
+    cluster.emit('ready')
+  }
+  options.clusterRetryStrategy!(2)
+  t.ok(options.slotsRefreshTimeout! > short)
+  connect(short)
+  t.ok(options.slotsRefreshTimeout! > short, 'it is far away')
+  connect(short - 1)
+  t.equal(options.slotsRefreshTimeout, short)
 })
