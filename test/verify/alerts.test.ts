@@ -95,6 +95,12 @@ t.test('the runbook has one section for each alert, with what users see, checks 
   }
 })
 
+t.test('each share and each quantile needs a least number of events', async (t) => {
+  const relative = rules.filter(({ expr }) => /\/\s*sum|histogram_quantile/.test(expr))
+  t.ok(relative.length >= 5, 'they were found')
+  for (const { alert, expr } of relative) t.match(expr, /\band\s+sum by [^>]*\bincrease\([^>]*>= \d+/, alert)
+})
+
 t.test('a unit test shows each alert silent and firing', async (t) => {
   const { tests } = parse(read('deploy/prometheus/rules.test.yml')) as { tests: readonly RuleTest[] }
   const cases = tests.flatMap((test) => test.alert_rule_test)
