@@ -82,7 +82,8 @@ async function tryCopiedCookie(
       headers: { cookie, 'x-csrf': '1', ...(typeof traceparent === 'string' ? { traceparent } : {}) },
     })
     const text = await response.text()
-    const { reason = null } = response.ok ? {} : (JSON.parse(text) as { reason?: string })
+    const isProblem = response.headers.get('content-type')?.startsWith('application/problem+json')
+    const { reason = null } = isProblem ? (JSON.parse(text) as { reason?: string }) : {}
     respond(200, { status: response.status, reason })
   } catch {
     respond(200, { status: 0, reason: null })

@@ -13,10 +13,13 @@ export interface Exchange {
   error: BffError | null
 }
 
-/** Sends one request and never throws. It does not wait for `Retry-After`: this page shows the wait itself. */
-export async function exchange(call: Call, sent: Sent): Promise<Exchange> {
+/**
+ * Sends one request and never throws. It waits for `Retry-After` up to `waitMs`: by default not at all, since this page
+ * shows the wait itself.
+ */
+export async function exchange(call: Call, sent: Sent, waitMs = 0): Promise<Exchange> {
   const started = performance.now()
-  const outcome = await send(call, { headers: sent.headers, waitMs: 0 })
+  const outcome = await send(call, { headers: sent.headers, waitMs })
   sent.arrived(outcome.status)
   return { ...outcome, duration: performance.now() - started }
 }

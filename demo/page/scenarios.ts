@@ -1,4 +1,4 @@
-import { BffError, request } from '../../client/bff-client.ts'
+import type { BffError } from '../../client/bff-client.ts'
 import { byId, element } from './dom.ts'
 import { type Exchange, exchange } from './exchange.ts'
 import type { FluxView } from './flux-view.ts'
@@ -276,16 +276,9 @@ async function readAsCrowd(page: Page, say: (text: string) => void): Promise<Ver
     say(`The platform holds the refresh back. The token expires in ${Math.ceil(leftMs() / 1_000)} s.`)
     await new Promise((resolve) => setTimeout(resolve, Math.min(250, leftMs() + 1)))
   }
-  const read = async (): Promise<boolean> => {
-    const sent = stage.sent(READ)
-    const status = await request(READ.path, { headers: sent.headers }).then(
-      (response) => response.text().then(() => response.status),
-      (error: unknown) => (error instanceof BffError ? error.status : 0),
-    )
-    sent.arrived(status)
-    return status === 200
-  }
-  const answers = (await Promise.all(Array.from({ length: CROWD }, read))).filter(Boolean).length
+  const read = () => exchange(READ, stage.sent(READ), READ_WAIT_MS)
+  const reads = await Promise.all(Array.from({ length: CROWD }, read))
+  const answers = reads.filter(({ status }) => status === 200).length
   await stage.look()
   const tokens = stage.platform().issued - before
   const issued = `The platform issued ${tokens} new ${tokens === 1 ? 'token' : 'tokens'} to this session.`
@@ -293,6 +286,8 @@ async function readAsCrowd(page: Page, say: (text: string) => void): Promise<Ver
 }
 
 const READ = { method: 'GET', path: '/flux/temperature?format=JSON' } as const
+/** As long as a page that calls `flux()` waits. */
+const READ_WAIT_MS = 15_000
 
 /** Another browser, which has the session cookie of this one and no other, reads a Flux. The origin of the demo plays it. */
 async function copyCookie({ sessionView, stage }: Page): Promise<Verdict> {

@@ -2,6 +2,7 @@ import { BffError, onSessionChange, type Session, type SignedIn, session } from 
 import { byId, element } from './dom.ts'
 import { createMeter } from './meter.ts'
 import { setNotice } from './notice.ts'
+import { oneAtATime } from './one-at-a-time.ts'
 import { compareSessions, endingText, type SessionEvent } from './session.ts'
 
 const TICK_MS = 250
@@ -98,15 +99,7 @@ export function startSessionView(onChange: (session: Session, first: boolean) =>
     }
   }
 
-  let asking: Promise<void> | null = null
-  const look = async (): Promise<void> => {
-    // A request in progress may have been sent before the change that the caller wants to see.
-    await asking
-    asking ??= ask().finally(() => {
-      asking = null
-    })
-    return asking
-  }
+  const look = oneAtATime(ask)
 
   onSessionChange(show)
   setInterval(() => {

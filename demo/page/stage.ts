@@ -1,6 +1,7 @@
 import type { SignedIn } from '../../client/bff-client.ts'
 import { byId } from './dom.ts'
 import { createJourney, rowsOf, type Trip } from './journey.ts'
+import { oneAtATime } from './one-at-a-time.ts'
 import { type Received, refreshStatus } from './received.ts'
 import type { Call, Sent } from './requests.ts'
 import { flash } from './session-view.ts'
@@ -102,15 +103,7 @@ export function startStage(read: () => Promise<unknown>) {
     }
   }
 
-  let asking: Promise<void> | null = null
-  const look = async (): Promise<void> => {
-    // A question in progress may have been sent before what the caller wants to see.
-    await asking
-    asking ??= ask().finally(() => {
-      asking = null
-    })
-    return asking
-  }
+  const look = oneAtATime(ask)
 
   readButton.addEventListener('click', () => void read())
 

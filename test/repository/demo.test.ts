@@ -1,4 +1,5 @@
 import { lookup } from 'node:dns/promises'
+import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
@@ -61,6 +62,27 @@ t.test('for the page of a development server the demo does not describe its own 
   t.notMatch(demo.output(), 'The page shows')
   t.equal((await demo.stop('SIGHUP')).code, 0, 'as a closing terminal ends it')
   await t.rejects(fetch(sandboxUrl), 'the sandbox is gone')
+})
+
+t.test('a copied cookie gets the status of the answer, and the reason of a problem', async (t) => {
+  const answers = [
+    ['application/problem+json; charset=utf-8', 401, '{"reason":"device"}'],
+    ['text/plain', 502, 'Bad Gateway'],
+  ] as const
+  let count = 0
+  const server = createHttpServer((_request, response) => {
+    const [type, status, body] = answers[count++]!
+    response.writeHead(status, { 'content-type': type }).end(body)
+  })
+  const serverUrl = `http://127.0.0.1:${await listenOnLoopback(t, server)}`
+  const front = startBuilt(t, 'demo.js', { PORT: '0', SERVER_URL: serverUrl, SANDBOX_URL: serverUrl })
+  const found = await waitForOutput(front, (output) => /is on (http:\/\/localhost:\d+)/.exec(output))
+  const copy = async (): Promise<unknown> => {
+    const headers = { 'sec-fetch-site': 'same-origin', cookie: 'session=x' }
+    return (await fetch(`${found?.[1]}/_demo/copied-cookie`, { method: 'POST', headers })).json()
+  }
+  t.strictSame(await copy(), { status: 401, reason: 'device' })
+  t.strictSame(await copy(), { status: 502, reason: null })
 })
 
 t.test('a demo that cannot start says why in one sentence, with exit code 1', async (t) => {
