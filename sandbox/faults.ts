@@ -13,7 +13,7 @@ export interface Faults {
   exactRedirect: boolean
   /** Whether the token endpoint compares `redirect_uri` with that of the authorize request. */
   redirectAtTokenEndpoint: 'check' | 'ignore'
-  /** How the client authenticates: in the form, by HTTP Basic, by either, or by either for a code and by Basic for all else. */
+  /** How the client authenticates. `any-for-codes`: Basic for all else. `post-for-tokens`: Basic for a revocation. */
   clientAuth: 'post' | 'basic' | 'any' | 'any-for-codes' | 'post-for-tokens'
   /** Whether any secret is accepted, as from a public client. */
   publicClient: boolean

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { deflateSync } from 'node:zlib'
+import { crc32, deflateSync } from 'node:zlib'
 
 /** A file of an account, as it was uploaded. */
 export interface SandboxFile {
@@ -58,18 +58,8 @@ function chunk(type: string, data: Buffer): Buffer {
   const named = Buffer.concat([Buffer.from(type), data])
   const ends = Buffer.alloc(8)
   ends.writeUInt32BE(data.length, 0)
-  ends.writeUInt32BE(checksum(named), 4)
+  ends.writeUInt32BE(crc32(named), 4)
   return Buffer.concat([ends.subarray(0, 4), named, ends.subarray(4)])
-}
-
-/** CRC-32 of a PNG chunk. */
-function checksum(bytes: Buffer): number {
-  let sum = 0xffffffff
-  for (const byte of bytes) {
-    sum ^= byte
-    for (let bit = 0; bit < 8; bit += 1) sum = (sum >>> 1) ^ (sum & 1 ? 0xedb88320 : 0)
-  }
-  return (sum ^ 0xffffffff) >>> 0
 }
 
 /** One page with this line (PDF 1.4). */

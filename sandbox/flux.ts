@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Format } from './formats.ts'
+import { csvText, type Format, jsvText } from './formats.ts'
 import { escapeMarkup } from './html.ts'
 
 /**
@@ -104,20 +104,16 @@ function renderXml(flux: Flux): string {
   )
 }
 
-// RFC 4180.
 function renderCsv(flux: Flux): string {
-  const text = (value: string) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value)
-  const front = [String(flux.id), flux.fluxId, flux.name, flux.unit].map(text).join(',')
+  const front = [String(flux.id), flux.fluxId, flux.name, flux.unit].map(csvText).join(',')
   const lines = flux.values.map(({ date, value }) => `${front},${date},${value}`)
   return `${['id,fluxID,name,unit,date,value', ...lines].join('\r\n')}\r\n`
 }
 
-// ServiceStack's text format: like JSON without quotes, which a value has only where it needs them.
 function renderJsv(flux: Flux): string {
-  const text = (value: string) => (/[",{}[\]\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value)
   const values = flux.values.map(({ date, value }) => `{date:${date},value:${value}}`)
   return (
-    `{wType:Flux,id:${flux.id},fluxID:${text(flux.fluxId)},wac:${text(flux.wac)},name:${text(flux.name)},` +
-    `unit:${text(flux.unit)},updateDate:${flux.updateDate},values:[${values.join(',')}]}`
+    `{wType:Flux,id:${flux.id},fluxID:${jsvText(flux.fluxId)},wac:${jsvText(flux.wac)},name:${jsvText(flux.name)},` +
+    `unit:${jsvText(flux.unit)},updateDate:${flux.updateDate},values:[${values.join(',')}]}`
   )
 }

@@ -36,3 +36,17 @@ function formatOf(mediaType: string | undefined): Format | undefined {
   const names = Object.keys(FORMATS) as Format[]
   return names.find((name) => FORMATS[name].known.some((known) => known === essence))
 }
+
+/** A value of CSV, quoted where it has to be (RFC 4180). */
+export function csvText(value: string | number): string {
+  return quotedWhere(/[",\r\n]/, String(value))
+}
+
+/** A value of JSV, ServiceStack's text format: like JSON without the quotes that a value does not need. */
+export function jsvText(value: string | number): string {
+  return quotedWhere(/[",{}[\]\r\n]/, String(value))
+}
+
+function quotedWhere(pattern: RegExp, text: string): string {
+  return pattern.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+}

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { errorResponse } from './access.ts'
-import { chooseFormat, contentTypeOf, type Format } from './formats.ts'
+import { chooseFormat, contentTypeOf, csvText, type Format, jsvText } from './formats.ts'
 import { escapeMarkup } from './html.ts'
 import { type SandboxResponse, textResponse, withHeaders } from './response.ts'
 
@@ -39,15 +39,13 @@ export function rowsResponse(
 }
 
 function render(rows: readonly Row[], format: Exclude<Format, 'JSON'>): string {
-  const text = (value: string | number) =>
-    /[",{}[\]\r\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value)
   switch (format) {
     case 'CSV': {
-      const lines = [Object.keys(rows[0] ?? {}), ...rows.map((row) => Object.values(row).map(text))]
+      const lines = [Object.keys(rows[0] ?? {}), ...rows.map((row) => Object.values(row).map(csvText))]
       return `${lines.map((cells) => cells.join(',')).join('\r\n')}\r\n`
     }
     case 'JSV': {
-      const members = (row: Row) => Object.entries(row).map(([name, value]) => `${name}:${text(value)}`)
+      const members = (row: Row) => Object.entries(row).map(([name, value]) => `${name}:${jsvText(value)}`)
       return `[${rows.map((row) => `{${members(row).join(',')}}`).join(',')}]`
     }
     case 'XML': {

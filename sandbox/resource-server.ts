@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { MAX_UPLOAD_BYTES } from '../src/config/operations-file.ts'
 import { errorResponse, identify, invalidToken } from './access.ts'
 import type { Accounts } from './accounts.ts'
 import type { Answers } from './answers.ts'
@@ -22,8 +23,6 @@ import { isCallbackName, readUpdateSite, siteIdOf } from './update-site.ts'
 const MISSING_FLUX = 'missing'
 const VALUES = 12
 const MOST_VALUES = 100_000
-/** As large as the server lets an upload be. */
-const MOST_BYTES = 100 * 1024 * 1024
 
 const ENCODERS = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync }
 
@@ -79,11 +78,11 @@ export function registerResourceServer(app: FastifyInstance, server: ResourceSer
   const known = new Set<string>()
   for (const [name, method, url, work] of INVENTED) {
     known.add(`${method} ${shapeOf(url)}`)
-    app.route({ method, url, bodyLimit: MOST_BYTES, handler: route(nameOf(method, url) ?? name, work) })
+    app.route({ method, url, bodyLimit: MAX_UPLOAD_BYTES, handler: route(nameOf(method, url) ?? name, work) })
   }
   for (const { name, method, url } of server.settings.operations) {
     if (!known.has(`${method} ${shapeOf(url)}`))
-      app.route({ method, url, bodyLimit: MOST_BYTES, handler: route(name, echo(name)) })
+      app.route({ method, url, bodyLimit: MAX_UPLOAD_BYTES, handler: route(name, echo(name)) })
   }
 
   function nameOf(method: string, url: string): string | undefined {
