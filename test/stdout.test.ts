@@ -221,8 +221,9 @@ t.test('a reader of stdout that stalls holds no request', async (t) => {
     if (statuses.some((status) => status !== 404)) t.strictSame(statuses, numbers(50).fill(404))
   }
   t.match(await (await fetch(`${opsUrl}/metrics`)).text(), /^bff_log_lines_dropped_total 0$/m)
-  server.child.kill('SIGTERM')
   server.readAgain()
+  await until('all lines', () => server.lines('request').length >= requests)
+  server.child.kill('SIGTERM')
   await server.readToEnd
   t.strictSame(await server.ended, [0, null])
   t.equal(server.lines('request').length, requests)

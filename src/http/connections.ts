@@ -75,7 +75,7 @@ export interface Connections {
 /** More requests on one connection at once than any browser or proxy sends: Node reads some 1,500 before it stops. */
 const MAX_PIPELINED = 32
 /** How long a closing server waits for the first request of a connection. */
-const FIRST_REQUEST_MS = 500
+export const FIRST_REQUEST_MS = 500
 /** How long a connection that this server has ended may still bring data. */
 const LINGER_MS = 1_000
 /** Most turns of the event loop that a closing server waits for a pause between new connections. */
@@ -167,9 +167,11 @@ export function createConnections(): Connections {
 
 /** A reverse proxy may have opened this connection for a request that is still on its way. */
 function endIfSilent(socket: Socket): void {
-  const timer = setTimeout(() => {
+  const end = (): void => {
     if (newestResponse(socket) === null) socket.destroy()
-  }, FIRST_REQUEST_MS)
+  }
+  // In a process that was held up the timer runs before the request is read.
+  const timer = setTimeout(() => void setImmediate().then(end), FIRST_REQUEST_MS)
   socket.once('close', () => clearTimeout(timer))
 }
 

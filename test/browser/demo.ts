@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url'
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Teardown } from '../helpers/child.ts'
+import { newProfile } from '../helpers/chromium.ts'
 import {
   type ReverseProxy,
   startReverseProxy,
@@ -10,7 +11,6 @@ import {
   type TlsReverseProxy,
 } from '../helpers/reverse-proxy.ts'
 import { type Bff, CLIENT, startBff, startSandbox } from '../helpers/system.ts'
-import { PATIENCE_MS } from '../helpers/wait.ts'
 
 const DEMO_PAGE = fileURLToPath(new URL('../../dist/demo', import.meta.url))
 
@@ -78,9 +78,7 @@ async function assemble<F extends ReverseProxy>(
 ): Promise<Demo<F>> {
   const servers = await startDemoServers(t, reverseProxy, options)
   // Nothing moves on its pages: animations need CPU time.
-  const context = await browser.newContext({ reducedMotion: 'reduce', ...more })
-  t.teardown(() => context.close())
-  context.setDefaultTimeout(PATIENCE_MS)
+  const context = await newProfile(t, browser, { reducedMotion: 'reduce', ...more })
   const complaints: string[] = []
   context.on('console', (message) => {
     if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text())

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import type { BrowserContext, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { createBrowser, isProblem } from '../helpers/browser.ts'
-import { launchBindingChromium, launchWhole } from '../helpers/chromium.ts'
-import { startRedis } from '../helpers/redis.ts'
+import { launchBindingChromium, launchWhole, newProfile } from '../helpers/chromium.ts'
+import { DURABLE, startRedis } from '../helpers/redis.ts'
 import { type Passed, startTlsReverseProxy } from '../helpers/reverse-proxy.ts'
 import { untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
@@ -23,7 +23,7 @@ const FLUX = '/flux/temperature'
 async function startServers(t: Test, { restarts = false } = {}) {
   const folder = makeFolder('page')
   await writeFile(join(folder, 'index.html'), '<!doctype html><title>Empty</title>')
-  const redis = await startRedis(t, restarts ? { args: ['--appendonly', 'yes'] } : {})
+  const redis = await startRedis(t, restarts ? { args: DURABLE } : {})
   const reverseProxy = await startTlsReverseProxy(t, HOST)
   const servers = await startDemoServers(t, reverseProxy, {
     env: { REDIS_URL: redis.url, STATIC_DIR: folder },
@@ -107,8 +107,7 @@ t.test('in a Chromium that binds sessions to its device', async (t) => {
   const servers = await startServers(t, { restarts: true })
   const { reverseProxy, sandbox, redis, bff } = servers
   const browser = await launchBindingChromium(t, [reverseProxy.publicKeyHash])
-  const context = await browser.newContext({ proxy: reverseProxy.proxy })
-  t.teardown(() => context.close())
+  const context = await newProfile(t, browser, { proxy: reverseProxy.proxy })
   const { page, since } = await openPage(context, servers)
   /** The device cookie has expired. */
   const expire = (): Promise<void> => context.clearCookies({ name: DEVICE })
@@ -249,8 +248,7 @@ t.test('a Chromium without the feature sends nothing more, and its session stays
   const browser = await launchWhole(t, [
     `--ignore-certificate-errors-spki-list=${servers.reverseProxy.publicKeyHash}`,
   ])
-  const context = await browser.newContext({ proxy: servers.reverseProxy.proxy })
-  t.teardown(() => context.close())
+  const context = await newProfile(t, browser, { proxy: servers.reverseProxy.proxy })
   const { page, since } = await openPage(context, servers)
   const callback = await signIn(page, servers)
   t.ok(callback.headers.includes('secure-session-registration'), 'a registration is offered')

@@ -2,10 +2,9 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import t from 'tap'
-import { launchChromium } from '../helpers/chromium.ts'
+import { launchChromium, newProfile } from '../helpers/chromium.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
-import { PATIENCE_MS } from '../helpers/wait.ts'
 import { decideOnPage } from './demo.ts'
 
 const browser = await launchChromium(t)
@@ -73,8 +72,7 @@ t.test(
         STATIC_CSP: "frame-src 'self'; object-src 'self'; worker-src 'self'",
       },
     })
-    const page = await (await browser.newContext({ acceptDownloads: true })).newPage()
-    page.setDefaultTimeout(PATIENCE_MS)
+    const page = await (await newProfile(t, browser, { acceptDownloads: true })).newPage()
     await page.goto(`${bff.publicUrl}/auth/login`)
     await decideOnPage(page, bff.publicUrl)
     const ours = `${bff.publicUrl}/data/DEMO/files/`
@@ -118,8 +116,7 @@ t.test('a page shows a picture, offers a download and reads a file', async (t) =
     ...{ BASE_URL: `http://127.0.0.1:${await listenOnLoopback(t, upstream)}`, OAUTH_SCOPE: sandbox.baseUrl },
     ...{ OPERATIONS_FILE: join(folder, 'operations.json'), STATIC_DIR: join(folder, 'page') },
   })
-  const page = await (await browser.newContext({ acceptDownloads: true })).newPage()
-  page.setDefaultTimeout(PATIENCE_MS)
+  const page = await (await newProfile(t, browser, { acceptDownloads: true })).newPage()
   await page.goto(`${bff.publicUrl}/auth/login`)
   await decideOnPage(page, bff.publicUrl)
   await page.waitForFunction('document.images[0].complete')

@@ -59,7 +59,7 @@ t.test('the search for tokens finds one that is hidden, in each place where it l
   }
   await page.evaluate('localStorage.clear()')
   await context.addCookies([{ name: 'a', value: token, url: reverseProxy.publicUrl }])
-  t.match(await findLeaks(demo, [page]), ['an access token: cookie a'])
+  t.ok((await findLeaks(demo, [page])).includes('an access token: cookie a'))
   await context.clearCookies({ name: 'a' })
   sandbox.faults.set({ resourceHeaders: { etag: `"${sandbox.issueTokens('alice').access_token}"` } })
   t.equal(await readFlux(page), 200)

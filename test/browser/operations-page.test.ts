@@ -3,9 +3,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { readDeclaredOperations } from '../../sandbox/operations.ts'
-import { launchChromium } from '../helpers/chromium.ts'
+import { launchChromium, newProfile } from '../helpers/chromium.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
-import { PATIENCE_MS } from '../helpers/wait.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -17,9 +16,7 @@ t.test('the page of examples/operations greets the user, lists fluxes and change
   const OPERATIONS_FILE = join(STATIC_DIR, 'operations.json')
   const sandbox = await startSandbox(t, { operations: readDeclaredOperations(OPERATIONS_FILE) })
   const bff = await startBff(t, sandbox, { STATIC_DIR, OPERATIONS_FILE })
-  const page = await (await browser.newContext()).newPage()
-  // As long as the machine takes.
-  page.setDefaultTimeout(PATIENCE_MS)
+  const page = await (await newProfile(t, browser)).newPage()
   await page.goto(bff.publicUrl)
   await page.click('#sign')
   await page.click('#use-alice')

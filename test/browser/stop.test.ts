@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
-import { launchChromium } from '../helpers/chromium.ts'
+import { launchChromium, newProfile } from '../helpers/chromium.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startServer } from '../helpers/server-process.ts'
@@ -51,8 +51,7 @@ t.test('an update that a stop cuts off is sent once by Chromium behind a TCP loa
 
   const cookies = createBrowser(publicUrl)
   await signIn(cookies, sandbox)
-  const context = await browser.newContext()
-  t.teardown(() => context.close())
+  const context = await newProfile(t, browser)
   await context.addCookies([...cookies.cookies].map(([name, { value }]) => ({ name, value, url: publicUrl })))
   const tab = await context.newPage()
   // The update then takes a connection that was used before: only that makes a browser repeat it.

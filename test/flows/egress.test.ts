@@ -76,7 +76,6 @@ t.test('a server that reaches the platform only through a TLS proxy with credent
     ...env,
     https_proxy: proxy.url.replace('://', `://${CREDENTIALS}@`),
     NO_PROXY: 'localhost,127.0.0.1',
-    TOKEN_TIMEOUT_MS: '2000',
   })
   const flux = '/flux/temperature'
   /** Waits for a log line of this event whose reason has these words. */

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { elapsed, until } from '../helpers/wait.ts'
+import { until } from '../helpers/wait.ts'
 import { read } from '../repository/files.ts'
 
 // docs/architecture.md names the files of each journey: those in which functions run on the way, as the engine counts them.
@@ -95,7 +95,7 @@ async function start(t: Test, tokenLifeSeconds: number) {
   await untilReady(bff)
   const browser = bff.browser()
   await signIn(browser, sandbox)
-  return { sandbox, bff, browser }
+  return { redis, sandbox, bff, browser }
 }
 
 t.test('the page on architecture names the files of a cached call and of a sign-in', async (t) => {
@@ -108,11 +108,14 @@ t.test('the page on architecture names the files of a cached call and of a sign-
 })
 
 t.test('the page on architecture names the files of a background refresh', async (t) => {
-  const { sandbox } = await start(t, 3)
+  const LIFE_MS = 3_000
+  const { redis, sandbox } = await start(t, LIFE_MS / 1_000)
+  const dueInMs = async () =>
+    Number((await redis.cli('zrange', 'bff:due', '-1', '-1', 'withscores')).split('\n')[1]) - Date.now()
   await areNamed(t, ['A background refresh'], async () => {
     const before = presentations(sandbox).length
     await until('a refresh', async () => presentations(sandbox).length > before)
-    // Its tokens are stored, and the queue has the next one.
-    await elapsed(300)
+    // Its tokens are stored by then. While it is claimed its entry is due later.
+    await until('the queue has the next one', async () => (await dueInMs()) < LIFE_MS)
   })
 })

@@ -36,7 +36,8 @@ export async function startPair(
   const replicas = [await startBff(t, sandbox, whole), await startBff(t, sandbox, whole)]
   await Promise.all(replicas.map(untilReady))
   const browsers = Array.from({ length: sessions }, (_, at) => replicas[at % 2]!.browser())
-  for (const browser of browsers) await signIn(browser, sandbox)
+  for (const browser of browsers)
+    await until('the sign-in', async () => (await signIn(browser, sandbox)).status === 303)
   const load = startLoad(browsers, replicas, storeWaitMs)
   await load.untilAllServed()
   return { sandbox, replicas, browsers, load }

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Answer } from '../helpers/browser.ts'
 import { freePort } from '../helpers/ports.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { DURABLE, type RedisServer, startRedis } from '../helpers/redis.ts'
 import { presentations, signInExpired } from '../helpers/replicas.ts'
 import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
@@ -38,7 +38,7 @@ const TROUBLES: Record<string, Trouble> = {
 }
 
 /** A user of Redis whose permissions can be taken away, and data that a stop keeps. */
-const REDIS_ARGS = ['--user', 'app', 'on', '>app-password', '~*', '&*', '+@all', '--appendonly', 'yes']
+const REDIS_ARGS = ['--user', 'app', 'on', '>app-password', '~*', '&*', '+@all', ...DURABLE]
 
 // Most of the time is spent waiting.
 t.jobs = 4

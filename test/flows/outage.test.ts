@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { type Browser, isProblem } from '../helpers/browser.ts'
-import { startRedis } from '../helpers/redis.ts'
+import { DURABLE, startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
 import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { startProxy } from '../helpers/tcp-proxy.ts'
@@ -14,7 +14,7 @@ type Away = Awaited<ReturnType<typeof start>>
 
 /** A server that reaches Redis through `proxy`. */
 async function start(t: Test) {
-  const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
+  const redis = await startRedis(t, { args: DURABLE })
   const proxy = await startProxy(t, redis.port)
   const sandbox = await startSandbox(t)
   const env = { STORE_WAIT_MS: '0', REDIS_URL: `redis://127.0.0.1:${proxy.port}` }

@@ -9,19 +9,19 @@ t.jobs = 4
 
 t.test('without traffic tokens are refreshed until the idle limit, which does not move', async (t) => {
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 2 })
-  const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '12' })
+  const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '30' })
   const browser = bff.browser()
   const begin = performance.now()
   await signIn(browser, sandbox)
   const before = (await browser.fetch('/auth/session')).json()
-  await elapsed(5_500)
+  await until('three refreshes', () => presentations(sandbox).length >= 3)
   const after = (await browser.fetch('/auth/session')).json()
   t.equal(after.idleExpiresAt, before.idleExpiresAt)
   t.equal(after.expiresAt, before.expiresAt)
   const count = presentations(sandbox).length
   // Not before two thirds of a life.
   const most = Math.floor((performance.now() - begin) / 1_333)
-  t.ok(count >= 3 && count <= most, `refreshed ${count} times in 5.5 s of tokens that live 2 s`)
+  t.ok(count <= most, `refreshed ${count} times, at most ${most} expected of tokens that live 2 s`)
   t.ok((await counted([bff], 'bff_refresh_lag_seconds_count')) >= count, 'the lag of each is measured')
   await until('its end', async () => {
     return (await counted([bff], 'bff_sessions_ended_total{reason="idle"}')) === 1

@@ -29,10 +29,11 @@ for (const [what, fault] of Object.entries(HARMLESS)) {
     t.match(first.json(), { code: 'authorization_server_unavailable' })
     t.match(first.headers['retry-after'], /^[1-5]$/)
 
-    const before = presentations(sandbox).length
+    const [before, startedAt] = [presentations(sandbox).length, performance.now()]
     for (let call = 0; call < 10; call += 1) t.equal((await browser.fetch('/flux/temperature')).status, 503)
-    // A slow machine may reach the end of a back-off meanwhile.
-    t.ok(presentations(sandbox).length < before + 5, 'most calls are answered while backing off')
+    // A slow machine reaches the ends of back-offs meanwhile.
+    const most = before + 1 + (performance.now() - startedAt) / 500
+    t.ok(presentations(sandbox).length <= most, 'calls are answered while backing off')
     t.match((await browser.fetch('/auth/session')).json(), { authenticated: true })
 
     sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
@@ -45,7 +46,7 @@ t.test('Retry-After is honoured', async (t) => {
   const { sandbox, browser } = await start(t)
   const headers = { 'retry-after': '4' }
   sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 429, headers, times: 1 } })
-  t.equal((await browser.fetch('/flux/temperature')).headers['retry-after'], '4')
+  t.match((await browser.fetch('/flux/temperature')).headers['retry-after'], /^[1-4]$/)
   await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
   const [first, second] = presentations(sandbox)
   t.ok(second!.at >= first!.at + 3_950, 'not before')
@@ -56,7 +57,7 @@ t.test('a refresh response without a refresh token keeps the old one', async (t)
   sandbox.faults.set({ omitRefreshToken: true, expiresIn: { value: 0 } })
   for (let call = 0; call < 3; call += 1) t.equal((await browser.fetch('/flux/temperature')).status, 200)
   const sent = presentations(sandbox).map(({ form }) => form?.refresh_token)
-  t.equal(sent.length, 3)
+  t.ok(sent.length >= 3)
   t.equal(new Set(sent).size, 1)
   t.match((await browser.fetch('/auth/session')).json(), { refreshable: true })
 })

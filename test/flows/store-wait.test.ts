@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type Browser, isProblem } from '../helpers/browser.ts'
-import { startRedis } from '../helpers/redis.ts'
+import { DURABLE, startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { startProxy } from '../helpers/tcp-proxy.ts'
@@ -12,7 +12,7 @@ t.jobs = 2
 const ENV = { STORE_WAIT_MS: '10000', SESSION_CACHE_MS: '0' }
 
 t.test('readers that ask once a second see no error while Redis is restarted', async (t) => {
-  const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
+  const redis = await startRedis(t, { args: DURABLE })
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { ...ENV, REDIS_URL: redis.url })
   await untilReady(bff)

@@ -44,7 +44,7 @@ for (const [words, end] of Object.entries(WAYS)) {
     const started = await (limit === undefined ? usual : startReplicas(t, limit))
     const [here, elsewhere] = started.replicas
     const browser = here.browser()
-    await signIn(browser, started.sandbox)
+    await until('the sign-in', async () => (await signIn(browser, started.sandbox)).status === 303)
     const before = through(here, browser)
     await end(t, started, browser)
     for (const replica of [here, elsewhere, here]) {

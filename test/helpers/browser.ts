@@ -5,6 +5,7 @@ import { request as httpsRequest } from 'node:https'
 import type { Test } from 'tap'
 import { requireDocumented } from './documented.ts'
 import { portOfUrl } from './ports.ts'
+import { PATIENCE_MS } from './wait.ts'
 
 export interface Answer {
   status: number
@@ -141,7 +142,7 @@ function exchange(
         })
       },
     )
-    request.setTimeout(20_000, () => request.destroy(new Error('no response within 20 s')))
+    request.setTimeout(PATIENCE_MS, () => request.destroy(new Error(`no response within ${PATIENCE_MS} ms`)))
     request.on('error', reject)
     request.end(body)
   })

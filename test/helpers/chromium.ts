@@ -1,7 +1,8 @@
 // A headless Chromium for tests that need a real browser.
 
-import { type Browser, chromium } from 'playwright-core'
+import { type Browser, type BrowserContext, type BrowserContextOptions, chromium } from 'playwright-core'
 import { type Teardown, toolPath } from './child.ts'
+import { PATIENCE_MS } from './wait.ts'
 
 const ARGS = [
   '--no-sandbox',
@@ -16,11 +17,7 @@ const ARGS = [
 
 let running: Promise<Browser> | null = null
 
-/**
- * A headless Chromium (`CHROMIUM_PATH`, or the installed Chromium or Chrome), closed when the test ends. All calls
- * of a process share one: `browser.newContext()` gives an empty profile; `ignoreHTTPSErrors` there accepts test
- * certificates.
- */
+/** A headless Chromium (`CHROMIUM_PATH`, or the installed Chromium or Chrome), closed when the test ends. All calls of a process share one. */
 export async function launchChromium(t: Teardown): Promise<Browser> {
   running ??= launch()
   const browser = await running
@@ -53,13 +50,29 @@ export async function launchBindingChromium(
 /** A Chromium of its own that is no headless shell, with further switches. */
 export async function launchWhole(t: Teardown, args: string[] = []): Promise<Browser> {
   const executablePath = toolPath('chromium-whole')
-  const browser = await chromium.launch({ executablePath, args: [...ARGS, ...args] })
+  const browser = await chromium.launch({ executablePath, args: [...ARGS, ...args], timeout: PATIENCE_MS })
   t.teardown(() => browser.close())
   return browser
 }
 
+/** An empty profile, whose pages wait as long as the machine takes. It is closed when the test ends. */
+export async function newProfile(
+  t: Teardown,
+  browser: Browser,
+  options: BrowserContextOptions = {},
+): Promise<BrowserContext> {
+  const context = await browser.newContext(options)
+  t.teardown(() => context.close())
+  context.setDefaultTimeout(PATIENCE_MS)
+  return context
+}
+
 async function launch(): Promise<Browser> {
-  const browser = await chromium.launch({ executablePath: toolPath('chromium'), args: ARGS })
+  const browser = await chromium.launch({
+    executablePath: toolPath('chromium'),
+    args: ARGS,
+    timeout: PATIENCE_MS,
+  })
   browser.once('disconnected', () => {
     running = null
   })

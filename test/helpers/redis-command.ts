@@ -1,14 +1,13 @@
 // One Redis command on its own connection. redis-cli would be a process for each command.
 
 import { Redis } from 'ioredis'
+import { PATIENCE_MS } from './wait.ts'
 
 interface CommandOptions {
   /** With TLS, and this CA certificate (PEM). The host name is not checked. */
   readonly ca?: Buffer | undefined
   readonly password?: string | undefined
 }
-
-const TIMEOUT_MS = 20_000
 
 /**
  * Sends one command to a Redis on 127.0.0.1 on its own connection. The reply has the form that redis-cli prints
@@ -20,7 +19,7 @@ export async function redisCommand(
   { ca, password }: CommandOptions = {},
 ): Promise<string> {
   const client = new Redis({
-    ...{ host: '127.0.0.1', port, connectTimeout: TIMEOUT_MS, commandTimeout: TIMEOUT_MS, protocol: 2 },
+    ...{ host: '127.0.0.1', port, connectTimeout: PATIENCE_MS, commandTimeout: PATIENCE_MS, protocol: 2 },
     ...{ lazyConnect: true, retryStrategy: () => null, maxRetriesPerRequest: 0 },
     // Nothing is sent but the command.
     ...{ enableReadyCheck: false, disableClientInfo: true },

@@ -50,7 +50,8 @@ export async function startSentinelGroup(
   const sentinels: { child: Child; port: number }[] = []
   const configuration = [
     `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${master.port} 2`,
-    `sentinel down-after-milliseconds ${MASTER_NAME} 1000`,
+    // A master that a busy machine holds up for a moment stays the master.
+    `sentinel down-after-milliseconds ${MASTER_NAME} 3000`,
     `sentinel failover-timeout ${MASTER_NAME} 3000`,
     ...(password === undefined ? [] : [`sentinel auth-pass ${MASTER_NAME} ${password}`]),
     ...(sentinelPassword === undefined ? [] : [`requirepass ${sentinelPassword}`]),
@@ -120,7 +121,8 @@ export async function startCluster(
     ...(tls === false ? [] : ['--tls-cluster', 'yes']),
     // A master that gave away its last slot stays a master.
     ...['--cluster-allow-replica-migration', 'no'],
-    ...['--cluster-node-timeout', '2000', '--repl-diskless-sync-delay', '0'],
+    // Without replicas nobody takes over: a node that a busy machine holds up must not count as dead.
+    ...['--cluster-node-timeout', replicas === 0 ? '15000' : '2000', '--repl-diskless-sync-delay', '0'],
     ...(options.args ?? []),
   ]
   for (let i = 0; i < MASTERS * (1 + replicas); i++)

@@ -8,7 +8,7 @@ import { redisCommand } from './redis-command.ts'
 import { makeFolder } from './watchdog.ts'
 
 export interface RedisOptions {
-  /** Additional arguments of redis-server, for example `['--appendonly', 'yes']`. */
+  /** Additional arguments of redis-server, for example `DURABLE`. */
   readonly args?: readonly string[]
   /** TLS only, with this certificate or (`true`) a new one for localhost and 127.0.0.1, whose CA is in `caFile`. */
   readonly tls?: boolean | Certificate
@@ -19,6 +19,9 @@ export interface RedisOptions {
 
 /** A private Redis of one test. */
 export type RedisServer = Awaited<ReturnType<typeof startRedis>>
+
+/** What has been acknowledged survives a kill of the process. The disk, which may be slow, is not waited for. */
+export const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'no']
 
 const ATTEMPTS = 5
 
@@ -66,7 +69,7 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}) {
     /** Freezes it: connections stay open without replies. */
     pause: () => child.send('SIGSTOP'),
     resume: () => child.send('SIGCONT'),
-    /** Starts it again on the same port and folder. Data is kept only with `--appendonly yes`. */
+    /** Starts it again on the same port and folder. Data is kept only with `DURABLE`. */
     async restart(): Promise<void> {
       if (!child.hasEnded()) throw new Error('stop this Redis before you start it again')
       const next = await tryStart(t, argsFor(port))

@@ -4,15 +4,14 @@ import type { JournalEntry } from '../../sandbox/journal.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
-import { startRedis } from './redis.ts'
+import { DURABLE, startRedis } from './redis.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from './system.ts'
 
 export type Replicas = Awaited<ReturnType<typeof startReplicas>>
 
 /** Three replicas in this process over one Redis, in front of a sandbox that revokes at reuse. */
 export async function startReplicas(t: Teardown, env: Record<string, string> = {}) {
-  // Acknowledged writes survive a kill.
-  const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
+  const redis = await startRedis(t, { args: DURABLE })
   const sandbox = await startSandbox(t)
   // A call of one replica sees what another has just done.
   const own = { REDIS_URL: redis.url, SESSION_CACHE_MS: '0' }

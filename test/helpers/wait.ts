@@ -1,4 +1,4 @@
-// Waits in real time: for a condition, or for a span. Measures time, less what holds up this process.
+// Waits in real time: for a condition, or for a span. Measures what holds up this process.
 
 /** Shorter than the time limit of the runner, so that the failure says what it waited for. No slow machine needs as long. */
 export const PATIENCE_MS = 600_000
@@ -17,6 +17,11 @@ export async function until(what: string, look: () => boolean | Promise<boolean>
 /** Waits in real time, for tests of lifetimes and limits. */
 export function elapsed(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
+}
+
+/** Lets the event loop turn: what is in the sockets of this process now is read by then, however long the process was held up. */
+export async function turns(): Promise<void> {
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
 }
 
 const TICK_MS = 20
@@ -38,5 +43,22 @@ export function watchLateness(): () => number {
     clearInterval(timer)
     look()
     return lateMs
+  }
+}
+
+/**
+ * Tries `work` again while it fails and this process was held up meanwhile for `heldUpMs` or longer: a limit of what is tested
+ * may have passed before its client could act.
+ */
+export async function unlessHeldUp<T>(heldUpMs: number, work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    const endWatch = watchLateness()
+    try {
+      return await work()
+    } catch (error) {
+      if (endWatch() < heldUpMs) throw error
+    } finally {
+      endWatch()
+    }
   }
 }

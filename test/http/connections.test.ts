@@ -3,10 +3,10 @@ import { createServer } from 'node:http'
 import net, { type Socket } from 'node:net'
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
-import { closeSlowly, createConnections, endSlowly } from '../../src/http/connections.ts'
+import { closeSlowly, createConnections, endSlowly, FIRST_REQUEST_MS } from '../../src/http/connections.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { cookieWithoutSession, startBff, startSandbox } from '../helpers/system.ts'
-import { elapsed, until } from '../helpers/wait.ts'
+import { elapsed, turns, until } from '../helpers/wait.ts'
 
 const BYTES = 16_000_000
 
@@ -61,13 +61,10 @@ function connectTo(port: number): Socket {
 function connectStubborn(t: Test, port: number) {
   const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
   const errors: Error[] = []
-  let endedAt = Number.POSITIVE_INFINITY
-  socket.once('end', () => {
-    endedAt = performance.now()
-  })
+  const madeAt = performance.now()
   // A second after its end the server closes the connection: a slow machine is not done by then.
   socket.on('error', (error) => {
-    if (performance.now() - endedAt < 500) errors.push(error)
+    if (performance.now() - madeAt < 900) errors.push(error)
   })
   t.teardown(() => socket.destroy())
   async function sendOn() {
@@ -119,7 +116,7 @@ t.test('a connection ends that has more than 32 requests open at once', async (t
   })
   const few = connectTo(port)
   few.write(REQUEST.repeat(32))
-  while (begun < 32) await elapsed(10)
+  await until('all have begun', () => begun >= 32)
   few.end()
   t.equal((await readAll(few)).split('HTTP/1.1 200').length - 1, 32, 'all of fewer are answered')
   const many = connectTo(port)
@@ -161,19 +158,23 @@ t.test('a closing server responds on each connection that came before its port c
   const waiting = connectTo(port)
   waiting.write(REQUEST)
   const waitingText = readAll(waiting)
+  const closedAt = performance.now()
   const closed = app.close()
   await once(waiting, 'connect')
-  await elapsed(20)
+  await turns()
   const late = connectTo(port)
   late.write(REQUEST)
   const lateText = readAll(late)
   await once(late, 'connect')
   closePort()
-  await elapsed(20)
+  await turns()
   silent.write(REQUEST)
+  const isInTime = performance.now() - closedAt < FIRST_REQUEST_MS
   t.match(await waitingText, /^HTTP\/1\.1 200 /, 'one that was not yet accepted')
   t.match(await lateText, /^HTTP\/1\.1 200 /, 'one that was accepted while the server closed')
-  t.match(await silentText, /^HTTP\/1\.1 200 /, 'one whose first request was on its way')
+  const text = await silentText
+  // A machine that is held up sends it too late.
+  if (isInTime) t.match(text, /^HTTP\/1\.1 200 /, 'one whose first request was on its way')
   await closed
 })
 

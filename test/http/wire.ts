@@ -1,6 +1,7 @@
 import net, { type AddressInfo } from 'node:net'
 import { requireDocumented } from '../helpers/documented.ts'
 import type { Bff } from '../helpers/system.ts'
+import { PATIENCE_MS } from '../helpers/wait.ts'
 
 /** One response as it stood on the wire. */
 export interface WireAnswer {
@@ -39,16 +40,13 @@ export function portOf(bff: Bff): number {
   return (bff.app.server.server.address() as AddressInfo).port
 }
 
-/**
- * Writes these bytes and listens until the server closes, or nothing has come for `quietMs`. Throws if a response
- * is not as documented.
- */
-export function speak(port: number, bytes: string | Buffer, quietMs = 10_000): Promise<Heard> {
+/** Writes these bytes and listens until the server closes the connection. Throws if a response is not as documented. */
+export function speak(port: number, bytes: string | Buffer): Promise<Heard> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(port, '127.0.0.1', () => socket.write(bytes))
     const chunks: Buffer[] = []
     let closed = false
-    socket.setTimeout(quietMs, () => socket.destroy())
+    socket.setTimeout(PATIENCE_MS, () => socket.destroy())
     socket.on('data', (chunk: Buffer) => chunks.push(chunk))
     socket.on('end', () => {
       closed = true

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import type { Answer } from '../helpers/browser.ts'
+import { offsetWallClock } from '../helpers/clock.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
 import { type Bff, decide, startBff, untilReady } from '../helpers/system.ts'
 import { ask, field, portOf } from '../http/wire.ts'
@@ -75,18 +76,13 @@ t.test('a sign-in cannot be completed in another browser', async (t) => {
 })
 
 t.test('a sign-in expires after an hour', async (t) => {
-  const clock = Date.now
-  let behindMs = 0
-  Date.now = () => clock() - behindMs
-  t.teardown(() => {
-    Date.now = clock
-  })
+  const setClock = offsetWallClock(t)
   const { sandbox, bff } = await shared()
   const begunAgo = async (ms: number): Promise<number> => {
     const browser = bff.browser()
-    behindMs = ms
+    setClock(-ms)
     const start = await browser.navigate('/auth/login')
-    behindMs = 0
+    setClock(0)
     const back = await decide(sandbox, String(start.headers.location))
     return (await comeBack(browser, back)).status
   }

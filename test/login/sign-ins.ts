@@ -3,7 +3,7 @@
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Answer, Browser, RequestOptions } from '../helpers/browser.ts'
 import type { Teardown } from '../helpers/child.ts'
-import { startRedis } from '../helpers/redis.ts'
+import { DURABLE, startRedis } from '../helpers/redis.ts'
 import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 export const ALICE = { username: 'alice', password: 'wonderland' }
@@ -52,7 +52,7 @@ export function postFragment(browser: Browser, { path, members }: Arrival, heade
 /** A sandbox, a Redis that keeps its data, a server over both that is ready, and a browser that has signed in. */
 export async function signedInOverRedis(t: Teardown, env: Record<string, string> = {}) {
   const sandbox = await startSandbox(t)
-  const redis = await startRedis(t, { args: ['--appendonly', 'yes'] })
+  const redis = await startRedis(t, { args: DURABLE })
   const bff = await startBff(t, sandbox, {
     REDIS_URL: redis.url,
     OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,

@@ -43,7 +43,7 @@ export function clientOf(t: Teardown, url: string, env: Record<string, string> =
     SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters',
     SESSION_STORE: 'memory',
     OAUTH_REVOCATION_URL: `${url}/oauth/revoke`,
-    TOKEN_TIMEOUT_MS: '300',
+    TOKEN_TIMEOUT_MS: '60000',
     ...env,
   })
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))

@@ -1,4 +1,4 @@
-import { type Teardown, waitForOutput } from '../helpers/child.ts'
+import type { Teardown } from '../helpers/child.ts'
 import { startBuilt } from '../helpers/server-process.ts'
 
 export const SESSION_SECRET = 'the-first-secret-of-the-tests-of-32-characters'
@@ -15,7 +15,6 @@ export interface Run {
 /** Runs a built command of the operator with exactly this environment to its end. */
 export async function run(t: Teardown, file: string, env: Env, ...args: string[]): Promise<Run> {
   const child = startBuilt(t, file, env, args)
-  await waitForOutput(child, () => null, 30_000)
   const { code } = await child.ended
   return { code, lines: child.stdout().split('\n').slice(0, -1), stderr: child.stderr() }
 }

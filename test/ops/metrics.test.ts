@@ -25,7 +25,7 @@ t.test('a refresh that gives no tokens is counted by its outcome', async (t) => 
 
 t.test('every event is counted under its documented name, without ids in labels', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
+  const bff = await startBff(t, sandbox, { SESSION_CACHE_MS: '10000' })
   const browser = bff.browser()
   await signIn(browser, sandbox)
   const cookies = [...browser.cookies.values()]

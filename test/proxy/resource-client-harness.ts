@@ -169,6 +169,11 @@ export function rawBrowser(t: Teardown, port: number, lines: string[], body = ''
     answer: new Promise<RawAnswer>((resolve) => {
       socket.on('close', () => resolve(parse(text, error)))
     }),
+    /** Whether the response has this status, as soon as its head is there. */
+    async begins(status: number): Promise<boolean> {
+      await until('a head', () => text.includes('\r\n\r\n'))
+      return parse(text, null).status === status
+    },
     /** Resolves once the text received so far contains `part`. */
     sees: (part: string) => until(part, () => text.includes(part)),
   }

@@ -1,8 +1,10 @@
+import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import net, { type Socket } from 'node:net'
 import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
+import { unlessHeldUp } from '../helpers/wait.ts'
 import {
   bff,
   browse,
@@ -177,34 +179,36 @@ t.test(
 )
 
 t.test('a resource server that does not respond, or stops half-way, causes a timeout', async (t) => {
-  const { port, outcome } = await start(
-    t,
-    (socket, { path }) => {
-      if (path === '/half') socket.write(HALF)
-    },
-    { timeoutMs: 200 },
-  )
+  const silent = await start(t, () => {}, { timeoutMs: 200 })
   const started = performance.now()
-  t.equal((await get(t, port, '/silent')).status, 599)
-  t.same(await outcome(0), { kind: 'timeout' })
+  t.equal((await get(t, silent.port)).status, 599)
+  t.same(await silent.outcome(0), { kind: 'timeout' })
   t.ok(performance.now() - started >= 200)
-  t.equal((await get(t, port, '/half')).raw, 'abc')
-  t.same(await outcome(1), { kind: 'cut', status: 200 })
+  await unlessHeldUp(100, async () => {
+    const half = await start(t, HALF, { timeoutMs: 200 })
+    const [{ raw }, outcome] = [await get(t, half.port), await half.outcome(0)]
+    assert.deepEqual([raw, outcome], ['abc', { kind: 'cut', status: 200 }])
+  })
 })
 
 t.test('a request that gets no connection in time causes a timeout', async (t) => {
   const answer = (socket: Socket, { path }: Received) => socket.write(path === '/slow' ? HALF : OK)
-  const { upstream, port, outcome } = await start(t, answer, { timeoutMs: 400, connections: 1 })
-  const slow = browse(t, port, '/slow')
-  await slow.sees('abc')
-  const alive = setInterval(() => upstream.sockets[0]?.write('d'), 100)
-  t.teardown(() => clearInterval(alive))
-  t.equal((await get(t, port, '/waiting')).status, 599)
-  t.same(await outcome(0), { kind: 'timeout' })
-  clearInterval(alive)
-  await slow.answer
-  t.equal((await get(t, port, '/later')).status, 200)
-  t.strictSame(upstream.paths(), ['/slow', '/later'])
+  // What is held up ends the slow response too.
+  await unlessHeldUp(200, async () => {
+    const { upstream, port, outcome } = await start(t, answer, { timeoutMs: 400, connections: 1 })
+    const slow = browse(t, port, '/slow')
+    await slow.sees('abc')
+    const alive = setInterval(() => upstream.sockets[0]?.write('d'), 100)
+    t.teardown(() => clearInterval(alive))
+    const waiting = await get(t, port, '/waiting')
+    clearInterval(alive)
+    await slow.answer
+    const later = await get(t, port, '/later')
+    assert.deepEqual(
+      [waiting.status, await outcome(0), later.status, upstream.paths()],
+      [599, { kind: 'timeout' }, 200, ['/slow', '/later']],
+    )
+  })
 })
 
 t.test('a connection that is not accepted in time causes a timeout', async (t) => {

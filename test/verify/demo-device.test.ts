@@ -1,7 +1,7 @@
 import t from 'tap'
 import { showsState } from '../browser/demo.ts'
 import { waitForOutput } from '../helpers/child.ts'
-import { launchBindingChromium } from '../helpers/chromium.ts'
+import { launchBindingChromium, newProfile } from '../helpers/chromium.ts'
 import { freePort } from '../helpers/ports.ts'
 import { startTlsReverseProxy } from '../helpers/reverse-proxy.ts'
 import { startBuilt } from '../helpers/server-process.ts'
@@ -20,9 +20,7 @@ t.test(
     t.teardown(() => demo.stop('SIGTERM'))
     await waitForOutput(demo, (text) => /Open +https:[\s\S]*Ctrl-C/.exec(text))
     const browser = await launchBindingChromium(t, [reverseProxy.publicKeyHash])
-    const context = await browser.newContext({ proxy: reverseProxy.proxy, reducedMotion: 'reduce' })
-    t.teardown(() => context.close())
-    context.setDefaultTimeout(60_000)
+    const context = await newProfile(t, browser, { proxy: reverseProxy.proxy, reducedMotion: 'reduce' })
     const page = await context.newPage()
     await page.goto(reverseProxy.publicUrl)
     await page.locator('#sign-in').click()

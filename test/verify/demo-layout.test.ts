@@ -2,7 +2,7 @@ import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { showsState } from '../browser/demo.ts'
 import { waitForOutput } from '../helpers/child.ts'
-import { launchChromium } from '../helpers/chromium.ts'
+import { launchChromium, newProfile } from '../helpers/chromium.ts'
 import { startBuilt } from '../helpers/server-process.ts'
 
 const SIZES = [
@@ -29,9 +29,7 @@ t.test('what one presses in the demo stays where it is, with its verdict above i
   t.teardown(() => demo.stop('SIGTERM'))
   const open = await waitForOutput(demo, (text) => /Open +(\S+)[\s\S]*Ctrl-C/.exec(text))
   const home = open?.[1] ?? ''
-  const context = await browser.newContext({ reducedMotion: 'reduce' })
-  t.teardown(() => context.close())
-  context.setDefaultTimeout(60_000)
+  const context = await newProfile(t, browser, { reducedMotion: 'reduce' })
   const page = await context.newPage()
   await page.goto(home)
   await showsState(page, 'out')

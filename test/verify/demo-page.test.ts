@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import t from 'tap'
 import { decideOnPage, showsState } from '../browser/demo.ts'
 import { waitForOutput } from '../helpers/child.ts'
-import { launchChromium } from '../helpers/chromium.ts'
+import { launchChromium, newProfile } from '../helpers/chromium.ts'
 import { startBuilt } from '../helpers/server-process.ts'
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
@@ -28,9 +28,7 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   const open = await waitForOutput(demo, (text) => /Open +(\S+)[\s\S]*Ctrl-C/.exec(text))
   const home = open?.[1] ?? ''
   const sandboxUrl = /platform is at (\S+)/.exec(demo.output())?.[1] ?? ''
-  const context = await browser.newContext({ reducedMotion: 'reduce' })
-  t.teardown(() => context.close())
-  context.setDefaultTimeout(30_000)
+  const context = await newProfile(t, browser, { reducedMotion: 'reduce' })
   const page = await context.newPage()
   // So that no test waits long for a refresh.
   await setFaults(sandboxUrl, { tokenLifeSeconds: 5 })

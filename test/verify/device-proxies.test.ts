@@ -2,7 +2,7 @@ import { createHash, X509Certificate } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { decideOnPage } from '../browser/demo.ts'
 import { type Browser, createBrowser, isProblem } from '../helpers/browser.ts'
-import { launchBindingChromium } from '../helpers/chromium.ts'
+import { launchBindingChromium, newProfile } from '../helpers/chromium.ts'
 import { createDevice, refreshDevice, registrationChallenge } from '../helpers/device.ts'
 import { signIn } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
@@ -68,7 +68,7 @@ async function bindsChromium(t: Test, system: System, front: Front): Promise<voi
   const hash = createHash('sha256').update(publicKey).digest('base64')
   const rule = `--host-resolver-rules=MAP ${NAME}:443 127.0.0.1:${front.httpsPort}`
   const chromium = await launchBindingChromium(t, [hash], [rule])
-  const context = await chromium.newContext()
+  const context = await newProfile(t, chromium)
   const page = await context.newPage()
   const ask = (path: string): Promise<{ status: number; bound?: boolean }> =>
     page.evaluate(

@@ -4,9 +4,8 @@ import { build } from 'esbuild'
 import t from 'tap'
 import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { decideOnPage } from '../browser/demo.ts'
-import { launchChromium } from '../helpers/chromium.ts'
+import { launchChromium, newProfile } from '../helpers/chromium.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
-import { PATIENCE_MS } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { ROOT, read } from '../repository/files.ts'
 import { installPackages, newerNode, run, writeFiles } from './packages.ts'
@@ -381,9 +380,7 @@ for (const [name, { command, files = {}, page, differs = {} }] of Object.entries
         ...{ format: 'iife', globalName: 'generated', logLevel: 'silent' },
       })
       // The policy of the page forbids what Angular's compiler and a test evaluate.
-      const context = await browser.newContext({ bypassCSP: true })
-      t.teardown(() => context.close())
-      context.setDefaultTimeout(PATIENCE_MS)
+      const context = await newProfile(t, browser, { bypassCSP: true })
       const tab = await context.newPage()
       await tab.goto(`${bff.publicUrl}/auth/login?returnTo=/`)
       await decideOnPage(tab, bff.publicUrl)

@@ -10,7 +10,7 @@ import {
   type Tab,
   tabOf,
 } from '../browser/worker-page.ts'
-import { launchChromium } from '../helpers/chromium.ts'
+import { launchChromium, newProfile } from '../helpers/chromium.ts'
 import { LACKS_FIREFOX, launchFirefox } from '../helpers/firefox.ts'
 import { startReverseProxy } from '../helpers/reverse-proxy.ts'
 import { read } from '../repository/files.ts'
@@ -83,7 +83,7 @@ const BROWSERS: [name: string, lacks: string | false, open: (t: Test) => Promise
     'Chromium',
     false,
     async (t) => {
-      const context = await (await launchChromium(t)).newContext()
+      const context = await newProfile(t, await launchChromium(t))
       return tabOf(await context.newPage())
     },
   ],

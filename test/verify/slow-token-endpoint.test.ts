@@ -14,7 +14,7 @@ const SESSIONS = 150
 const SERVICE_MS = 240
 
 t.test(
-  'of 150 sessions due at once on two replicas, at a token endpoint that needs 0.24 s for each, none is lost and the endpoint is never idle',
+  'of 150 sessions due at once on two replicas, at a token endpoint that needs 0.24 s for each, none is lost and the endpoint has work all the time',
   async (t) => {
     const redis = await startRedis(t)
     const sandbox = await startSandbox(t, { tokenLifeSeconds: 10, journalSize: 10_000 })
@@ -50,6 +50,8 @@ t.test(
     for (const [at, browser] of browsers.entries())
       statuses.add((await through(replicas[at % 2]!, browser).fetch('/flux/x')).status)
     t.strictSame([...statuses], [200])
+    // The first request finds it without work, as the last ones may, and those of a replica that was held up. One replica that
+    // waited for the other, or for a pause, would leave it idle dozens of times.
     t.ok(endpoint.idle() <= 5, `the endpoint waited ${endpoint.idle()} times for the next request`)
     for (const { output } of replicas) t.notMatch(output(), /"event":"(?:refresh\.unanswered|breaker\.open)"/)
   },

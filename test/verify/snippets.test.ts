@@ -4,11 +4,10 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { decideOnPage, openTab, startDemo } from '../browser/demo.ts'
 import { startChild, waitForOutput } from '../helpers/child.ts'
-import { launchChromium } from '../helpers/chromium.ts'
+import { launchChromium, newProfile } from '../helpers/chromium.ts'
 import { codeBlock } from '../helpers/documentation.ts'
 import { freePort } from '../helpers/ports.ts'
 import { CLIENT, startBff, startSandbox } from '../helpers/system.ts'
-import { PATIENCE_MS } from '../helpers/wait.ts'
 import { filesBelow, ROOT, read } from '../repository/files.ts'
 import { installPackages, run, writeFiles } from './packages.ts'
 
@@ -126,10 +125,8 @@ async function develop(t: Test, folder: string, { withProxy }: { withProxy: bool
   const { PATH = '', HOME = '' } = process.env
   const options = { cwd: folder, env: { PATH, HOME } }
   const vite = startChild(t, process.execPath, ['node_modules/vite/bin/vite.js'], options)
-  await waitForOutput(vite, (output) => /Local:/.exec(output), 60_000)
-  const context = await browser.newContext()
-  t.teardown(() => context.close())
-  context.setDefaultTimeout(PATIENCE_MS)
+  await waitForOutput(vite, (output) => /Local:/.exec(output))
+  const context = await newProfile(t, browser)
   return { publicUrl, tab: await context.newPage() }
 }
 

@@ -4,10 +4,9 @@ import type { BrowserContext, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { decideOnPage, openTab, startDemo } from '../browser/demo.ts'
 import { type Child, startChild, waitForOutput } from '../helpers/child.ts'
-import { launchChromium } from '../helpers/chromium.ts'
+import { launchChromium, newProfile } from '../helpers/chromium.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { freePort } from '../helpers/ports.ts'
-import { PATIENCE_MS } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { ROOT } from '../repository/files.ts'
 
@@ -32,9 +31,7 @@ function start(t: Test, cwd: string, command: string[], env: Record<string, stri
 }
 
 async function newTab(t: Test): Promise<{ context: BrowserContext; tab: Page }> {
-  const context = await browser.newContext()
-  t.teardown(() => context.close())
-  context.setDefaultTimeout(PATIENCE_MS)
+  const context = await newProfile(t, browser)
   return { context, tab: await context.newPage() }
 }
 
@@ -56,7 +53,7 @@ t.test('npm run dev of examples/vite: sign-in, hot reload, update, sign-out at o
   const dev = start(t, folder, ['npm', 'run', 'dev'], env)
   // A SIGKILL of npm would leave the servers behind.
   t.teardown(() => dev.stop('SIGTERM'))
-  await waitForOutput(dev, (output) => /Ctrl-C/.exec(output), 60_000)
+  await waitForOutput(dev, (output) => /Ctrl-C/.exec(output))
 
   const { context, tab } = await newTab(t)
   const signIns: string[] = []
@@ -125,7 +122,7 @@ t.test('the commands and the page of docs/getting-started.md work as printed', a
   const port = String(await freePort())
   const demo = sh('3. Run it', { PORT: port })
   t.teardown(() => demo.stop('SIGTERM'))
-  await waitForOutput(demo, (output) => /Ctrl-C/.exec(output), 60_000)
+  await waitForOutput(demo, (output) => /Ctrl-C/.exec(output))
 
   const { context, tab } = await newTab(t)
   await tab.goto(`http://localhost:${port}/`)

@@ -4,7 +4,6 @@ import { createKeyring } from '../../src/keyring.ts'
 import { Secret } from '../../src/secret.ts'
 import type { Browser } from '../../test/helpers/browser.ts'
 import { signIn, startBff, startSandbox } from '../../test/helpers/system.ts'
-import { PATIENCE_MS } from '../../test/helpers/wait.ts'
 import { portOf, speak, type WireAnswer } from '../../test/http/wire.ts'
 import { choose, createFuzzer, mix, percentEncoded, QUIET, words } from './fuzzer.ts'
 
@@ -201,7 +200,7 @@ export const cookieHeaders = createFuzzer<Cookies>({
         ...lines.map((line) => `Cookie: ${line}`),
       ]
       const bytes = Buffer.from(`${start} HTTP/1.1\r\n${fields.join('\r\n')}\r\n\r\n`, 'latin1')
-      const { answers, rest } = await speak(portOf(bff), bytes, PATIENCE_MS)
+      const { answers, rest } = await speak(portOf(bff), bytes)
       if (answers.length > 1 || rest !== '') throw new Error(`more than one answer: ${rest}`)
       return answers[0] ?? null
     }

@@ -3,7 +3,6 @@ import type { JournalEntry } from '../../sandbox/journal.ts'
 import type { SandboxOptions } from '../../sandbox/settings.ts'
 import type { Teardown } from '../../test/helpers/child.ts'
 import { signIn, startBff, startSandbox } from '../../test/helpers/system.ts'
-import { PATIENCE_MS } from '../../test/helpers/wait.ts'
 import { portOf, type Question, speak } from '../../test/http/wire.ts'
 import { BAD_FLUX, BAD_SITE, BAD_WAC, GOOD } from '../../test/proxy/odd-paths.ts'
 import { choose, createFuzzer, mix, QUIET, words } from './fuzzer.ts'
@@ -180,7 +179,7 @@ export async function startSignedIn(t: Teardown, env = {}, operations: SandboxOp
         ...headers.map(([name, text]) => `${name}: ${text}`),
       ]
       const bytes = `${lines.join('\r\n')}\r\n\r\n${sendsBody ? body : ''}`
-      const { answers, rest } = await speak(portOf(bff), bytes, PATIENCE_MS)
+      const { answers, rest } = await speak(portOf(bff), bytes)
       const [answer] = answers
       // A request that the parser refuses has no known method, so its response has a body even for HEAD.
       if (answer === undefined || answers.length > 1 || (rest !== '' && method !== 'HEAD'))

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict'
 import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
 import { gzipSync } from 'node:zlib'
@@ -13,6 +14,7 @@ import { freePort, listenOnLoopback } from '../../helpers/ports.ts'
 import { startBuilt } from '../../helpers/server-process.ts'
 import { MEASURED, TO_FIND } from '../../helpers/servers/measured.ts'
 import { decide, startSandbox } from '../../helpers/system.ts'
+import { unlessHeldUp } from '../../helpers/wait.ts'
 import { bothSignIns, envOf, start, startLive } from '../start-live.ts'
 
 const SITE = {
@@ -414,25 +416,24 @@ t.test(
         [{ revocationEndpoint: how }, 'tokens', /not all tokens/],
       ]
       await Promise.all(
-        cases.map(async ([faults, check, says]) => {
-          const sandbox = await startSandbox(t, { faults })
-          const env = {
-            UPSTREAM_TIMEOUT_MS: timeoutMs,
-            TOKEN_TIMEOUT_MS: timeoutMs,
-            OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
-          }
-          const live = await startLive(t, sandbox, { flux: 'DEMO/power', ...change(t), env })
-          live.input.write('yes\n')
-          live.input.end()
-          await live.signIn(1)
-          if (check !== 'sign-in') await live.signIn(2).catch(() => {})
-          await live.ended
-          t.match(
-            live.findings().findLast((found) => found.check === check)?.message,
-            says,
-            `${how.mode}: ${check}`,
-          )
-        }),
+        cases.map(([faults, check, says]) =>
+          unlessHeldUp(1_000, async () => {
+            const sandbox = await startSandbox(t, { faults })
+            const env = {
+              UPSTREAM_TIMEOUT_MS: timeoutMs,
+              TOKEN_TIMEOUT_MS: timeoutMs,
+              OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
+            }
+            const live = await startLive(t, sandbox, { flux: 'DEMO/power', ...change(t), env })
+            live.input.write('yes\n')
+            live.input.end()
+            await live.signIn(1)
+            if (check !== 'sign-in') await live.signIn(2).catch(() => {})
+            await live.ended
+            const { message = '' } = live.findings().findLast((found) => found.check === check) ?? {}
+            assert.match(message, says, `${how.mode}: ${check}`)
+          }),
+        ),
       )
     }
   },

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import type { RecordKey } from '../../../src/vault/store/record.ts'
 import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../../src/vault/store/redis/command-timeout.ts'
 import { type SessionStore, StoreUnavailable } from '../../../src/vault/store/store.ts'
-import { startRedis } from '../../helpers/redis.ts'
+import { DURABLE, startRedis } from '../../helpers/redis.ts'
 import { startClusterOfOne } from '../../helpers/redis-groups.ts'
 import { startProxy } from '../../helpers/tcp-proxy.ts'
 import { elapsed, until } from '../../helpers/wait.ts'
@@ -49,7 +49,7 @@ t.test('a connection that silently died is replaced, also after a handshake that
 })
 
 t.test('after a kill of the server calls fail at once, and none is sent when it is back', async (t) => {
-  const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
+  const redis = await startRedis(t, { args: DURABLE })
   const made = await redisStore(t, singleTarget(redis.port))
   const { store } = made
   const key = await startSession(made)
