@@ -68,7 +68,7 @@ export interface Connections {
   drain(): void
   /** Of the requests to which nothing has been sent. */
   unanswered(): FastifyReply[]
-  /** From now on a connection ends with its last open response. Resolves when the port can be closed. */
+  /** From now on a connection ends with its last open response. Closes the port, and resolves when it is closed. */
   close(): Promise<void>
 }
 
@@ -78,8 +78,8 @@ const MAX_PIPELINED = 32
 export const FIRST_REQUEST_MS = 500
 /** How long a connection that this server has ended may still bring data. */
 const LINGER_MS = 1_000
-/** Most turns of the event loop that a closing server waits for a pause between new connections. */
-const MAX_TURNS = 100
+/** How often a closing server looks for a pause between new connections. */
+const MAX_TURNS = 50
 
 /**
  * Gives pipelined requests their turns, and lets a server close while browsers keep connections open. Node would wait for
@@ -88,6 +88,7 @@ const MAX_TURNS = 100
  */
 export function createConnections(): Connections {
   const connections = new Set<Socket>()
+  let listening: Server | null = null
   let accepted = 0
   let draining = false
   let closing = false
@@ -136,6 +137,7 @@ export function createConnections(): Connections {
     watch(server) {
       // Node calls a connection idle once its response is written, before a slow reader has received it (nodejs/node#43890).
       server.closeIdleConnections = () => {}
+      listening = server
       server.on('connection', (socket: Socket) => {
         accepted += 1
         connections.add(socket)
@@ -155,8 +157,12 @@ export function createConnections(): Connections {
       // The system resets connections that this process has not accepted when the port closes.
       for (let turn = 0, seen = -1; seen !== accepted && turn < MAX_TURNS; turn += 1) {
         seen = accepted
+        // Twice: the first one may come before this process has looked for new connections.
+        await setImmediate()
         await setImmediate()
       }
+      // In this turn: Fastify, which closes it too, has further steps before.
+      listening?.close()
       for (const socket of connections) {
         const { newest, open } = responsesOn(socket)
         if (newest !== null && open === 0) socket.destroySoon()

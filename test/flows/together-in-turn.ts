@@ -2,6 +2,7 @@ import { runTogether } from '../helpers/together.ts'
 
 // One test at a time: none of these files sets `t.jobs`.
 runTogether(
+  'flows/behind-proxies.test.ts',
   'flows/command-line.test.ts',
   'flows/complaint.test.ts',
   'flows/damaged-records.test.ts',

@@ -4,12 +4,14 @@
 // installation may take minutes.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { findTool, givenPath, REQUIRED, TOOLS, VERIFY } from './tools.mjs'
+import { findTool, givenPath, OPTIONAL, REQUIRED, TOOLS, VERIFY } from './tools.mjs'
 
 const platform = detectPlatform()
 const isDebian = platform.includes('debian') || platform.includes('ubuntu')
-const needed = process.argv.includes('--unit') ? REQUIRED.filter((tool) => !isBrowser(tool)) : REQUIRED
-const wanted = process.argv.includes('--verify') ? [...REQUIRED, ...VERIFY] : needed
+const isUnit = process.argv.includes('--unit')
+const needed = isUnit ? REQUIRED.filter((tool) => !isBrowser(tool)) : REQUIRED
+const besides = process.argv.includes('--verify') ? VERIFY : isUnit ? [] : OPTIONAL
+const wanted = [...needed, ...besides]
 
 // A program whose path is given is the user's to provide.
 const missing = wanted.filter((tool) => !runs(tool) && givenPath(tool) === undefined)

@@ -4,10 +4,10 @@ import { decideOnPage } from '../browser/demo.ts'
 import { type Browser, createBrowser, isProblem } from '../helpers/browser.ts'
 import { launchBindingChromium, newProfile } from '../helpers/chromium.ts'
 import { createDevice, refreshDevice, registrationChallenge } from '../helpers/device.ts'
+import { type Front, LACKS_FRONTS, startDeployment, startFronts, withEachFront } from '../helpers/fronts.ts'
 import { signIn } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { findTool } from '../setup/tools.mjs'
-import { type Front, LACKS_FRONTS, startDeployment, startFronts, withEachFront } from './front.ts'
 
 const NAME = 'app.example.com'
 const ORIGIN = `https://${NAME}`

@@ -2,9 +2,9 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import t, { type Test } from 'tap'
+import { createTlsFiles, type Front, LACKS_FRONTS, startFronts, withEachFront } from '../helpers/fronts.ts'
 import { freePort } from '../helpers/ports.ts'
 import { until } from '../helpers/wait.ts'
-import { createTlsFiles, type Front, LACKS_FRONTS, startFronts, withEachFront } from './front.ts'
 
 const NAME = 'app.example.com'
 const WRITES = ['PUT', 'POST', 'PATCH', 'DELETE'] as const

@@ -226,7 +226,9 @@ async function withdraw(t: Test, { server, says, gateway, resource, env }: Syste
   })
   if (says.withdrawn === 'signed out at the next call') t.strictSame(answers, [401])
   t.match((await quiet.fetch('/auth/session')).json(), { authenticated: false, ended: { reason: 'refused' } })
-  t.equal(chainOf(since(), String(first)).filter(isRefused).length, 1, 'its token was presented once more')
+  const refused = chainOf(since(), String(first)).filter(isRefused)
+  const answered = JSON.stringify(refused.map(({ status, answer }) => [status, answer]))
+  t.equal(refused.length, 1, `its token was presented once more: ${answered}`)
   stop.abort()
   await calls
   t.strictSame([...statuses], [200], 'a healthy user beside it')

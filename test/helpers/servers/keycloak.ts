@@ -63,6 +63,13 @@ export async function startKeycloak(t: Teardown, unpacked: string, callback: str
       ...{ firstName: username, lastName: 'Test' },
       credentials: [{ type: 'password', value: PASSWORD, temporary: false }],
     })
+  // It makes its first page while the visitor waits, which may take longer than the doctor does.
+  const first = new URLSearchParams({
+    client_id: CREDENTIALS.CLIENT_ID,
+    response_type: 'code',
+    scope: 'openid',
+  })
+  await fetch(`${origin}/realms/${REALM}/protocol/openid-connect/auth?${first}`)
   return {
     origin,
     env: CREDENTIALS,

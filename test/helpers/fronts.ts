@@ -4,42 +4,45 @@
 import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { createCertificate } from '../helpers/certificate.ts'
-import { startChild, type Teardown, toolPath } from '../helpers/child.ts'
-import { accepts, freePort } from '../helpers/ports.ts'
-import { startRedis } from '../helpers/redis.ts'
-import { type ServerProcess, startServer } from '../helpers/server-process.ts'
-import { CLIENT, platformEnv, startSandbox, untilReady } from '../helpers/system.ts'
-import { until } from '../helpers/wait.ts'
-import { makeFolder } from '../helpers/watchdog.ts'
 import { findTool } from '../setup/tools.mjs'
+import { createCertificate } from './certificate.ts'
+import { startChild, type Teardown, toolPath } from './child.ts'
+import { accepts, freePort } from './ports.ts'
+import { startRedis } from './redis.ts'
+import { type ServerProcess, startServer } from './server-process.ts'
+import { CLIENT, platformEnv, startSandbox, untilReady } from './system.ts'
+import { until } from './wait.ts'
+import { makeFolder } from './watchdog.ts'
 
-const FRONTS = ['nginx', 'haproxy', 'caddy', 'apache', 'varnish'] as const
+export const FRONTS = ['nginx', 'haproxy', 'caddy', 'apache', 'varnish'] as const
+export type FrontName = (typeof FRONTS)[number]
 
 /** What each needs besides itself: Varnish speaks no TLS. */
-const NEEDS: Partial<Record<(typeof FRONTS)[number], 'hitch'>> = { varnish: 'hitch' }
+const NEEDS: Partial<Record<FrontName, 'hitch'>> = { varnish: 'hitch' }
 
 const installed = FRONTS.filter((name) =>
   [name, NEEDS[name] ?? name].every((tool) => findTool(tool) !== null),
 )
 
-/** Why no proxy can be tested here; false where one can. */
-export const LACKS_FRONTS =
+/** Why no proxy can be tested here at all; false where one can. */
+export const LACKS_ADDRESSES =
   // Replicas and browsers have loopback addresses of their own, which other systems offer only after a set-up.
-  (process.platform !== 'linux' && 'needs the loopback addresses of Linux') ||
-  (installed.length === 0 && `none of ${FRONTS.join(', ')} is installed`)
+  process.platform !== 'linux' && 'needs the loopback addresses of Linux'
 
-/** Runs a test with each proxy. Those that are not installed are skipped. */
+/** The same for those of deploy/. */
+export const LACKS_FRONTS =
+  LACKS_ADDRESSES || (installed.length === 0 && `none of ${FRONTS.join(', ')} is installed`)
+
+/** Runs a test with each proxy that was asked for. Those that are not installed are skipped. */
 export async function withEachFront(
   t: Test,
-  fronts: ReadonlyMap<string, Front>,
+  fronts: Fronts,
   what: string,
   check: (t: Test, front: Front) => Promise<void>,
 ): Promise<void> {
-  for (const name of FRONTS) {
-    if (installed.includes(name) && !fronts.has(name)) continue
-    const skip = !installed.includes(name) && `${name} is not installed (Debian: the package ${name})`
-    await t.test(`${name} ${what}`, { skip }, (t) => check(t, fronts.get(name)!))
+  for (const [name, front] of fronts) {
+    const skip = front === null && `${name} is not installed (Debian: the package ${name})`
+    await t.test(`${name} ${what}`, { skip }, (t) => check(t, front!))
   }
 }
 
@@ -96,6 +99,13 @@ export async function startDeployment(t: Test, origin: string, html: string) {
   }
 }
 
+/** The proxies of a test by their names; null for one that is not installed. */
+export type Fronts = ReadonlyMap<string, Front | null>
+
+export function running(fronts: Fronts): Front[] {
+  return [...fronts.values()].filter((front) => front !== null)
+}
+
 /** A running proxy, on 127.0.0.1. */
 export interface Front {
   readonly name: string
@@ -129,7 +139,7 @@ interface Ports {
 }
 
 const PROGRAMS: Record<
-  (typeof FRONTS)[number],
+  FrontName,
   {
     file: string
     /** The file as it runs in a test, and the arguments of the program. */
@@ -269,18 +279,19 @@ const PROGRAMS: Record<
   },
 }
 
-/** Starts each installed proxy, or those of `only`, with its file of deploy/, in front of three replicas. */
+/** Starts each of these proxies that is installed, with its file of deploy/, in front of three replicas. */
 export async function startFronts(
   t: Teardown,
   behind: Behind,
-  only: readonly (typeof FRONTS)[number][] = FRONTS,
-): Promise<Map<string, Front>> {
-  const fronts = new Map<string, Front>()
-  for (const name of installed) if (only.includes(name)) fronts.set(name, await startFront(t, name, behind))
+  names: readonly FrontName[] = FRONTS,
+): Promise<Fronts> {
+  const fronts = new Map<string, Front | null>()
+  for (const name of names)
+    fronts.set(name, installed.includes(name) ? await startFront(t, name, behind) : null)
   return fronts
 }
 
-async function startFront(t: Teardown, name: (typeof FRONTS)[number], behind: Behind): Promise<Front> {
+async function startFront(t: Teardown, name: FrontName, behind: Behind): Promise<Front> {
   const { file, prepare, terminator } = PROGRAMS[name]
   const folder = makeFolder(name)
   const { port: replica, opsPort, tls } = behind
