@@ -7,8 +7,15 @@ import { runFlows } from '../helpers/servers/flows.ts'
 import * as glewlwyd from '../helpers/servers/glewlwyd.ts'
 import { ARTIFACT, startKeycloak } from '../helpers/servers/keycloak.ts'
 import * as lemonldap from '../helpers/servers/lemonldap.ts'
-import { type Fetched, installPython, unpackDebian, unpackMaven } from '../helpers/servers/packages.ts'
+import {
+  copyMaven,
+  type Fetched,
+  installPython,
+  unpackDebian,
+  unpackMaven,
+} from '../helpers/servers/packages.ts'
 import type { RealServer } from '../helpers/servers/real-server.ts'
+import { POM, startSpring } from '../helpers/servers/spring.ts'
 
 /** Real authorization servers of other ecosystems, by the profiles that were made after them. */
 const SERVERS: Record<
@@ -38,6 +45,10 @@ const SERVERS: Record<
   keycloak: {
     fetched: () => unpackMaven('keycloak', ARTIFACT),
     start: startKeycloak,
+  },
+  'spring-authorization-server': {
+    fetched: () => copyMaven('spring', POM),
+    start: startSpring,
   },
 }
 

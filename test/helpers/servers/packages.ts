@@ -81,6 +81,16 @@ export function unpackMaven(name: string, artifact: string): Fetched {
   })
 }
 
+/** The jar files that this project of Maven needs to run. */
+export function copyMaven(name: string, pom: string): Fetched {
+  return once(`maven-${name}`, (folder) => {
+    const copy = ['-q', '-B', '-f', pom, 'dependency:copy-dependencies', '-DincludeScope=runtime']
+    return runs('mvn', [...copy, `-DoutputDirectory=${folder}`])
+      ? null
+      : `mvn does not fetch what ${name} needs`
+  })
+}
+
 /** Makes the folder, unless an earlier run has. `make` returns why it cannot. */
 function once(name: string, make: (folder: string) => string | null): Fetched {
   const folder = join(CACHE, name)
