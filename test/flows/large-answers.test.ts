@@ -1,10 +1,9 @@
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
 import { createServer, get, type IncomingMessage } from 'node:http'
 import t, { type Test } from 'tap'
 import { cookieHeader, createBrowser } from '../helpers/browser.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
-import { type ServerProcess, startServer } from '../helpers/server-process.ts'
+import { residentMib, type ServerProcess, startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
 
@@ -23,11 +22,6 @@ async function startSource(t: Test): Promise<string> {
     response.end()
   })
   return `http://127.0.0.1:${await listenOnLoopback(t, server)}`
-}
-
-function residentMib({ pid }: ServerProcess): number {
-  const kib = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]
-  return Number(kib) / 1024
 }
 
 /** Bytes that came, with a pause after every 2 MiB, and the most memory that the server held meanwhile. */

@@ -1,12 +1,12 @@
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
 import { cookieHeader, createBrowser } from '../helpers/browser.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
-import { startServer } from '../helpers/server-process.ts'
+import { residentMib, startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
@@ -47,14 +47,12 @@ t.test(
     })
     const browser = createBrowser(server.publicUrl)
     await signIn(browser, sandbox)
-    const residentMib = () =>
-      Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${server.pid}/status`, 'latin1'))?.[1]) / 1024
     const common = { cookie: cookieHeader(browser), 'sec-fetch-site': 'same-origin' }
 
     async function move(method: 'GET' | 'PUT') {
       let peak = 0
       const watch = setInterval(() => {
-        peak = Math.max(peak, residentMib())
+        peak = Math.max(peak, residentMib(server))
       }, 10)
       const headers =
         method === 'GET' ? common : { ...common, 'content-type': 'image/png', 'content-length': SIZE }
@@ -77,7 +75,7 @@ t.test(
     t.match(await move('PUT'), { status: 204 })
     t.match(await move('GET'), { status: 200, bytes: SIZE })
     t.equal(received, SIZE)
-    const rest = residentMib()
+    const rest = residentMib(server)
     for (const method of ['PUT', 'GET'] as const) {
       const { peak } = await move(method)
       t.ok(peak - rest < 30, `${method}: ${Math.round(peak - rest)} MiB above ${Math.round(rest)} MiB`)

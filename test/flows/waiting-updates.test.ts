@@ -1,11 +1,11 @@
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { cookieHeader, createBrowser } from '../helpers/browser.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
-import { type ServerProcess, startServer } from '../helpers/server-process.ts'
+import { residentMib, startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
@@ -32,11 +32,6 @@ async function startSlow(t: Test) {
     for (const response of held) response.end('{}')
   }
   return { url, held, release }
-}
-
-function residentMib({ pid }: ServerProcess): number {
-  const kib = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]
-  return Number(kib) / 1024
 }
 
 t.test('updates that wait keep their bytes once, and so many bytes of a session at most', async (t) => {

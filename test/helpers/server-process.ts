@@ -1,6 +1,6 @@
 // The built server (dist/) as a child process, with its log lines.
 
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
@@ -56,6 +56,12 @@ export async function startServer(t: Teardown, env: Env = {}): Promise<ServerPro
     }
   }
   throw new Error(`no free port for the server in ${ATTEMPTS} attempts`)
+}
+
+/** The memory that a server holds now, in MiB. */
+export function residentMib({ pid }: Pick<ServerProcess, 'pid'>): number {
+  const kib = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]
+  return Number(kib) / 1024
 }
 
 /** Runs the built server with exactly this environment until it ends by itself. */
