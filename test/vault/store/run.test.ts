@@ -151,11 +151,19 @@ t.test('two commands that take 400 ms each are in time for a step', async (t) =>
 t.test('nothing is written once the time of a step is over', async (t) => {
   const session = start()
   await session.begin()
-  session.slow(1_000)
+  session.slow(960)
   session.pass(100_000)
   await t.rejects(session.end(KEY), StoreUnavailable)
   t.strictSame(session.sent(), ['read for end'])
   t.not(session.server.record, null)
+})
+
+t.test('a step whose process was held up goes on where it was', async (t) => {
+  const session = start()
+  // No command may take so long, so the process has read the reply late.
+  session.slow(3_000)
+  await session.create(KEY, newRecord(NOW), 15_000)
+  t.strictSame(session.sent(), ['read for create', 'write for create', 'write for create'])
 })
 
 t.test('the text of a record has what differs from nothing, in ASCII, and is read again as it was', (t) => {
