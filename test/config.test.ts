@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { parseConfig } from '../src/config/config.ts'
+import { VARIABLE_NAMES } from '../src/config/variables.ts'
 import {
   BASE,
   CERTIFICATE,
@@ -85,10 +86,22 @@ t.test('required variables are enough, and all others have their documented defa
   t.strictSame(revealed(parsed.config), DEFAULTS)
 })
 
+/** Set by tests of their own: others exclude them, or they change what is not in the configuration. */
+const ELSEWHERE = [
+  ...['SESSION_STORE', 'REDIS_SENTINEL_PASSWORD', 'OPERATIONS_FILE', 'ALLOW_INSECURE_HTTP'],
+  ...['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_SERVICE_NAME', 'OTEL_RESOURCE_ATTRIBUTES'],
+  ...['OTEL_TRACES_SAMPLER', 'OTEL_TRACES_SAMPLER_ARG', 'OTEL_TRACES_EXPORTER', 'OTEL_SDK_DISABLED'],
+]
+
 t.test('the configuration holds the value of every variable', async (t) => {
   const dir = t.testdir({ 'ca.pem': CERTIFICATE, site: { 'index.html': '' } })
   const own = await createCertificate(makeFolder('certificate'))
-  const config = configOf({
+  const env = {
+    CLIENT_ID: 'client-2',
+    CLIENT_SECRET: 'another-secret-value',
+    STORE_WAIT_MS: '1500',
+    UPSTREAM_HEADERS: '{ "X-Api-Version": "2" }',
+    UPSTREAM_INVALID_TOKEN: '403:empty',
     BASE_URL: 'https://API.example.com:8443/v1/',
     AUTH_URL: 'https://auth.example.com/identity/',
     PUBLIC_URL: 'http://LOCALHOST:3000/',
@@ -149,8 +162,10 @@ t.test('the configuration holds the value of every variable', async (t) => {
     OTEL_EXPORTER_OTLP_CERTIFICATE: `${dir}/ca.pem`,
     OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: own.certFile,
     OTEL_EXPORTER_OTLP_CLIENT_KEY: own.keyFile,
-  })
-  t.strictSame(revealed(config), {
+  }
+  const lacks = VARIABLE_NAMES.filter((name) => !Object.hasOwn(env, name))
+  t.strictSame(lacks.sort(), ELSEWHERE.sort())
+  t.strictSame(revealed(configOf(env)), {
     ...DEFAULTS,
     publicUrl: 'http://localhost:3000',
     secureCookies: false,
@@ -166,6 +181,8 @@ t.test('the configuration holds the value of every variable', async (t) => {
       clientAuth: 'basic',
       revocationUrl: 'https://auth.example.com/r/',
       endSessionUrl: 'https://auth.example.com/e?a=b',
+      clientId: 'client-2',
+      clientSecret: 'another-secret-value',
       issuer: 'https://auth.example.com/',
       scope: 'one two',
       flows: ['code', 'client'],
@@ -198,7 +215,15 @@ t.test('the configuration holds the value of every variable', async (t) => {
     listen: { host: '::1', port: 0, opsPort: 0 },
     session: { idleSeconds: 100, maxSeconds: 100, cacheMs: 250, isBound: false },
     refresh: { aheadSeconds: 20, thresholdSeconds: 20, concurrency: 8, reuseSeconds: 60 },
-    upstream: { ...DEFAULTS.upstream, tokenIn: 'query', timeoutMs: 1000, bodyLimitBytes: 1024, via: false },
+    upstream: {
+      tokenIn: 'query',
+      timeoutMs: 1000,
+      bodyLimitBytes: 1024,
+      headers: [{ name: 'X-Api-Version', value: '2' }],
+      tokenShapes: [{ status: 403, path: null }],
+      via: false,
+    },
+    storeWaitMs: 1500,
     keepAliveSeconds: 600,
     loginRatePerMinute: 0,
     trustProxy: ['10.0.0.0/8', '192.0.2.7', '2001:db8::/32'],

@@ -36,6 +36,11 @@ const STATUS: Record<ProblemCode, number> = {
 
 const entries = Object.entries(STATUS) as [ProblemCode, number][]
 
+t.test('no code is missing here', (t) => {
+  t.strictSame(Object.keys(STATUS).sort(), [...PROBLEM_CODES].sort())
+  t.end()
+})
+
 t.test('each code has status, title and body by RFC 9457, a 401 a challenge (RFC 9110 11.6.1)', async (t) => {
   for (const [code, status] of entries) {
     const fault = problem(code)

@@ -77,5 +77,8 @@ export const UPDATE_SITE_IN_BODY: Operation = {
   },
 }
 
-/** The operations that are served without a file. No file may declare one that matches the same request. */
+/**
+ * The operations that are served without a file, each by routes of its own in proxy/routes.ts. No file may declare one that
+ * matches the same request.
+ */
 export const BUILT_IN: readonly Operation[] = [GET_FLUX, UPDATE_SITE, UPDATE_SITE_IN_BODY]

@@ -9,8 +9,8 @@ import type { EndResult, RecordKey, SessionRecord, SessionState } from './store/
 import { inLog, type SessionStore, StoreUnavailable } from './store/store.ts'
 
 /**
- * The life of sessions in a server process: creates, finds, touches and ends them. fastify-session.ts confirms a new
- * one. The operator's commands end sessions with `createEndSession`. A store that fails is a rejection with
+ * The life of sessions in a server process: creates, finds, touches and ends them. login/fastify-session.ts confirms a
+ * new one. The operator's commands end sessions with `createEndSession`. A store that fails is a rejection with
  * `StoreUnavailable`.
  */
 export interface Sessions {

@@ -43,7 +43,7 @@ interface TokensPace {
 /**
  * Refreshes the tokens of sessions before they expire, with and without requests, and ends a session when the
  * authorization server refuses its refresh token. No other folder presents the refresh token of a session. The
- * application's own token is separate (application-token.ts).
+ * application's own token is separate (proxy/application-token.ts).
  */
 export interface Tokens {
   obtainAccessToken: ObtainAccessToken

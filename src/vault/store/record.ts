@@ -2,7 +2,8 @@ import type { SessionFlow } from '../../config/variables.ts'
 
 /**
  * The record of one session: its facts, what may be done with it, and the rules of each step. Every store runs these
- * rules (memory/store.ts, redis/records.ts, and the simulation). A new fact is a row of `FACTS` and the rule that needs it.
+ * rules (memory/store.ts, redis/records.ts, and the simulation). A new fact is a row of `FACTS` and the rule that needs it. A
+ * record of 0.2 keeps it only after its next refresh (redis/hash-records.ts).
  */
 
 /** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */

@@ -91,8 +91,8 @@ export interface StoreHealth {
 }
 
 /**
- * The store cannot be reached or refuses; the command may have run all the same. session/ throws it too: when the end
- * of a session is not stored yet, and when there is no record to confirm.
+ * The store cannot be reached or refuses; the command may have run all the same. lifecycle.ts throws it too when the end of a
+ * session is not stored yet, and login/fastify-session.ts when there is no record to confirm.
  */
 export class StoreUnavailable extends Problem {
   /** No part of the store replied. A store that replies with an error was reached. */

@@ -3,8 +3,12 @@ import type { RecordKey } from '../../../src/vault/store/record.ts'
 import type { SessionStore } from '../../../src/vault/store/store.ts'
 import { newKey, newRecord } from './stores.ts'
 
+/** These send nothing, or what the others sent is awaited. */
+type SendsNothing = 'health' | 'close'
+type Calls = Record<Exclude<keyof SessionStore, SendsNothing> | 'scheduleNever', () => Promise<unknown>>
+
 /** One call of each method that sends a command, by name. The record of `key` need not exist. */
-export function everyMethod(store: SessionStore, key: RecordKey): Record<string, () => Promise<unknown>> {
+export function everyMethod(store: SessionStore, key: RecordKey): Calls {
   const attempt = randomUUID()
   const nonce = randomUUID()
   const at = Date.now()

@@ -188,10 +188,23 @@ t.test('the text of a record has what differs from nothing, in ASCII, and is rea
   t.end()
 })
 
+t.test('every fact has a name of its own in the text', (t) => {
+  const { tokens, expireAt, ...none } = decodeFacts('{}', 'sealed')
+  const differs = (value: unknown, at: number): unknown =>
+    typeof value === 'number' ? at + 1 : typeof value === 'string' ? `text ${at}` : true
+  const facts = Object.entries(none).map(([name, value], at) => [name, differs(value, at)])
+  t.ok(facts.length > 20)
+  const record = { ...Object.fromEntries(facts), tokens, expireAt }
+  t.strictSame(decodeFacts(encodeFacts(record), tokens), record)
+  t.end()
+})
+
 t.test('facts that only a later version knows are kept', (t) => {
-  const text = '{"g":1,"k":{"x":"1"}}\n'
+  // No fact has a name with an underscore.
+  const text = '{"g":1,"_later":{"x":"1"}}\n'
   const record = decodeFacts(text, '')
   t.equal(record.gen, 1)
-  t.equal(encodeFacts({ ...record, gen: 2 }), '{"g":2,"k":{"x":"1"}}\n')
+  t.strictSame(record.others, { _later: { x: '1' } })
+  t.equal(encodeFacts({ ...record, gen: 2 }), '{"g":2,"_later":{"x":"1"}}\n')
   t.end()
 })

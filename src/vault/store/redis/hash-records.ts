@@ -3,7 +3,9 @@ import type { Shown } from '../run.ts'
 
 /**
  * Records of version 0.2, for one release (docs/decisions/0024): a hash with a field for each fact, and the tokens. It
- * stays one, which replicas of 0.2 can read, until a refresh brings other tokens.
+ * stays one, which replicas of 0.2 can read, until a refresh brings other tokens. Facts that 0.2 does not know are not kept
+ * until then: when a doubt began and what was answered, which is then not known, and a device, which only a sign-in with this
+ * version announces.
  */
 
 /** The fields that both versions know, as facts have them. */
