@@ -8,14 +8,14 @@ vcl 4.1;
 import directors;
 
 # A probe can only ask the port that requests go to. A replica that is stopping is left within 1.5 seconds: less than
-# SHUTDOWN_DELAY_SECONDS.
+# SHUTDOWN_DELAY_SECONDS. One that is ready again is used first, or two that restart one by one would leave a gap.
 probe ready {
     .url = "/auth/ready";
     .expected_response = 204;
     .interval = 500ms;
     .timeout = 900ms;
-    .window = 2;
-    .threshold = 2;
+    .window = 3;
+    .threshold = 1;
     .initial = 1;
 }
 

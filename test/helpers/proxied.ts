@@ -29,7 +29,8 @@ const PAGE = '<!doctype html><title>The page</title>'
 const TIMES = {
   // A stalled read ends while it is awaited at the restart.
   UPSTREAM_TIMEOUT_MS: '4000',
-  SHUTDOWN_DELAY_SECONDS: '2',
+  // As docs/reverse-proxies.md advises.
+  SHUTDOWN_DELAY_SECONDS: '5',
   SHUTDOWN_SECONDS: '10',
 }
 
@@ -37,14 +38,9 @@ type At = Pick<Front, 'httpsPort'>
 export type Proxied = Awaited<ReturnType<typeof startProxied>>
 
 /** Replicas of these numbers over one Redis, and in front of them each of these proxies with its file of deploy/. */
-export async function startProxied(
-  t: Test,
-  numbers: readonly number[],
-  names: readonly FrontName[],
-  env: Record<string, string> = {},
-) {
+export async function startProxied(t: Test, numbers: readonly number[], names: readonly FrontName[]) {
   const { sandbox, ca, behind, startReplica } = await startDeployment(t, ORIGIN, PAGE)
-  const start = (number: number): Promise<ServerProcess> => startReplica(number, { ...TIMES, ...env })
+  const start = (number: number): Promise<ServerProcess> => startReplica(number, TIMES)
   const replicas: ServerProcess[] = []
   for (const number of numbers) replicas.push(await start(number))
   const fronts = await startFronts(t, behind, names)

@@ -24,8 +24,6 @@ const PROGRAMS = {
   nghttpx: { args: (file: string) => [`--conf=${file}`, '-n1'], more: () => '' },
 } as const
 type Program = keyof typeof PROGRAMS
-/** As the page advises: lighttpd needs two seconds to use a replica again that refused connections. */
-const DELAY = { SHUTDOWN_DELAY_SECONDS: '5' }
 /** It forwards to one replica. */
 const TO_ONE: readonly Program[] = ['h2o']
 
@@ -54,7 +52,7 @@ async function startProxy(t: Test, name: Program, behind: Behind): Promise<{ htt
 t.test('behind the configurations of docs/reverse-proxies.md', { skip: LACKS_ADDRESSES }, async (t) => {
   const names = Object.keys(PROGRAMS) as Program[]
   const found = names.filter((name) => findTool(name) !== null)
-  const system = await startProxied(t, [1, 2], [], DELAY)
+  const system = await startProxied(t, [1, 2], [])
   const proxies = new Map<Program, { httpsPort: number }>()
   for (const name of found) proxies.set(name, await startProxy(t, name, system.behind))
   for (const name of names) {

@@ -12,6 +12,10 @@ t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t
   await t.test('three replicas restart one by one under load, and no request fails', (t) =>
     restartOneByOne(t, system, running(system.fronts)),
   )
+  await t.test('so do two, where the second stops as soon as the first is ready', async (t) => {
+    t.equal(await system.replicas.pop()?.stop('SIGTERM'), 0)
+    await restartOneByOne(t, system, running(system.fronts))
+  })
   await t.test('no log has the code of a callback while no replica runs', (t) => failsAll(t, system))
 })
 
