@@ -122,7 +122,7 @@ export function startSchema(flows: Flows) {
       returnTo: {
         type: 'string',
         maxLength: 512,
-        pattern: '^/',
+        pattern: String.raw`^/([^/\\\s\x00-\x1f\x7f-\x9f][^\\\s\x00-\x1f\x7f-\x9f]*)?$`,
         default: '/',
         description: 'A path of this site.',
         examples: ['/'],

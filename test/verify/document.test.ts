@@ -53,6 +53,8 @@ writeFileSync(api, (await browser.fetch('/openapi.json')).text)
 // Before the first test: the runner ends where none is left while a module still loads.
 const linters = await installPackages(['@stoplight/spectral-cli@6.16.3', '@redocly/cli@2.77.0'])
 const python = installPython('openapi', ['openapi-spec-validator==0.9.0', 'openapi-python-client==0.29.1'])
+const tester = installPython('schemathesis', ['schemathesis==4.32.5'])
+const lacksTester = 'missing' in tester && tester.missing
 const lacksPython = 'missing' in python && python.missing
 const pythonBin = join('missing' in python ? '' : python.folder, 'bin')
 const GO = `package main
@@ -133,6 +135,47 @@ t.test('spectral and redocly find nothing', { skip: linters.lacks }, async (t) =
 t.test('openapi-spec-validator finds nothing', { skip: lacksPython }, async (t) => {
   const { status, output } = await run(folder, join(pythonBin, 'openapi-spec-validator'), [api])
   t.equal(status, 0, output)
+})
+
+/** One run of the schema tester, with all checks but these; null: it found nothing. */
+async function tested(flags: readonly string[], { signedIn, without = [] }: Tested): Promise<string | null> {
+  const config = join(folder, 'schemathesis.toml')
+  const session = /\bsession=(\S+)/.exec(cookieHeader(browser))?.[1]
+  const auth = signedIn ? `[auth.openapi.session]\napi_key = "${session}"\n` : ''
+  writeFileSync(config, `[parameters]\n"path.wac" = "DEMO"\n${auth}`)
+  const program = join('missing' in tester ? '' : tester.folder, 'bin', 'schemathesis')
+  const exclude = without.length === 0 ? [] : ['--exclude-checks', without.join()]
+  const { status, output } = await run(folder, program, [
+    ...['--config-file', config, 'run', api, '--url', bff.publicUrl, '--no-color', '--continue-on-failure'],
+    ...['--seed', '1', '--max-examples', '3', '-c', 'all', ...exclude, ...flags],
+  ])
+  if (status === 0) return null
+  return output
+}
+
+interface Tested {
+  signedIn: boolean
+  without?: readonly string[]
+}
+
+const ONE_BY_ONE = ['--phases', 'examples,coverage,fuzzing']
+// What the address has, a body may only repeat, and a number must have at most 15 digits: no schema can say either.
+const POSITIVE = 'positive_data_acceptance'
+// These end the session.
+const NOT_LOGIN = ['--exclude-path-regex', '^/auth/']
+
+t.test('schemathesis finds nothing', { skip: lacksTester }, async (t) => {
+  // Without the sign-in that they belong to, these are 400.
+  const out = [...ONE_BY_ONE, '--exclude-path-regex', '^/auth/(callback|fragment)']
+  t.equal(await tested(out, { signedIn: false }), null, 'signed out')
+  const reads = [...ONE_BY_ONE, ...NOT_LOGIN, '--include-method', 'GET']
+  t.equal(await tested(reads, { signedIn: true }), null, 'reads')
+  const updates = [...ONE_BY_ONE, ...NOT_LOGIN, '--exclude-method', 'GET', '--exclude-method', 'HEAD']
+  t.equal(await tested(updates, { signedIn: true, without: [POSITIVE] }), null, 'updates')
+  // It replaces the faulty part of a negative case by what an earlier response had, and calls it negative still.
+  const without = [POSITIVE, 'negative_data_rejection']
+  const linked = ['--phases', 'stateful', ...NOT_LOGIN]
+  t.equal(await tested(linked, { signedIn: true, without }), null, 'in sequences')
 })
 
 const PYTHON = `import json, sys
