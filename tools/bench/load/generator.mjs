@@ -83,8 +83,9 @@ function nextDue() {
 }
 
 function stop() {
-  // On a busy machine a short load may be over before its first response.
-  if (latencies.length === 0 && performance.now() - startedAt < PATIENCE_MS) return void setTimeout(stop, 10)
+  // On a busy machine a short load may be over before its first response, or that of a set.
+  const lacks = latencies.length === 0 || inTurns.some(({ count }) => count === 0)
+  if (lacks && performance.now() - startedAt < PATIENCE_MS) return void setTimeout(stop, 10)
   over = true
   endedAt = performance.now()
   setTimeout(finish, PATIENCE_MS)
