@@ -116,6 +116,8 @@ const AJV_OPTIONS = {
   allowUnionTypes: true,
   verbose: true,
   logger: false,
+  // A body without the member `valueOf` has none, although every object of JavaScript inherits one.
+  ownProperties: true,
 } as const
 
 /** Compiles the schema of a body. Throws what Ajv finds wrong with it. */

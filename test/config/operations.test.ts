@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { compileBodySchema } from '../../src/config/operation.ts'
 import { readOperations } from '../../src/config/operations-file.ts'
 import { codeBlocks } from '../helpers/documentation.ts'
 import { configOf, type Env, faultsOf } from './environment.ts'
@@ -19,6 +20,14 @@ const faultsIn = (operations: unknown): readonly string[] =>
 /** Faults of a file with one operation `Read`. */
 const faults = (change: object, base: object = GOOD) => faultsIn({ Read: { ...base, ...change } })
 const schema = (value: object) => faults({ body: { schema: value } }, WRITE)
+
+t.test('a member that JavaScript objects inherit is only there where the body has it', async (t) => {
+  const check = compileBodySchema({ type: 'object', properties: { valueOf: { type: 'string' } } })
+  t.ok(check({}))
+  t.ok(check({ valueOf: 'a' }))
+  t.notOk(check({ valueOf: 1 }))
+  t.notOk(compileBodySchema({ type: 'object', required: ['toString'] })({}))
+})
 
 t.test('a sound file is read, with what it leaves out filled in', async (t) => {
   const { operations } = configOf(fileOf(t, { Read: GOOD }))
