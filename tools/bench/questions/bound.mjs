@@ -10,7 +10,7 @@ const PUBLIC_URL = 'https://bench.example'
 
 const SLOT_MS = 100
 
-const UNBOUND = { name: 'unbound', title: 'a session that is not bound', asksRedis: false }
+const UNBOUND = { name: 'unbound', title: 'a session that is not bound' }
 const BOUND = { ...UNBOUND, name: 'bound', title: 'a bound session', goal: 1.02 }
 
 export const bound = {
@@ -27,7 +27,7 @@ export const bound = {
     }
     await worker.stop()
     const sets = candidates.map(({ name }) => (name === 'bound' ? cookies.bound : cookies.unbound))
-    const requests = sets.flatMap(calls.shapeOf({ browsers, connections }).requestsOf)
+    const requests = sets.flatMap((cookies) => calls.requestsOf(cookies))
     const { rows, noise } = await compare({
       candidates,
       reference: UNBOUND,
@@ -42,7 +42,8 @@ export const bound = {
 
 /**
  * Starts all candidates of a round as one process, with turns so short that the machine is the same for all: two processes
- * differ more by what their compilers decide, and two seconds by what else runs. The load of the first is that of all.
+ * differ more by what their compilers decide, and two seconds by what else runs. The load of the first is that of all; of
+ * its responses only the status is checked.
  */
 function inOneProcess(services, { candidates, requests, connections }) {
   const names = candidates.map(({ name }) => name)
@@ -53,13 +54,16 @@ function inOneProcess(services, { candidates, requests, connections }) {
     const sets = { count: names.length, slotMs: SLOT_MS, pid }
     const run = (seconds) =>
       runLoad({ processes: services.processes, url, requests, connections, seconds, sets })
-    return { users: 0, stop, warmed: once(run), loaded: once(run) }
+    const stopped = once(async () => {
+      round = null
+      await stop()
+    })
+    return { warmed: once(run), loaded: once(run), stopped }
   }
 
   return async ({ name }) => {
     round ??= startRound()
     const own = await round
-    own.users += 1
     return {
       warmUp: own.warmed,
       async load(seconds) {
@@ -67,12 +71,7 @@ function inOneProcess(services, { candidates, requests, connections }) {
         if (failed > 0) throw new Error(`${name}: ${failed} responses were errors`)
         return inTurns[names.indexOf(name)]
       },
-      async stop() {
-        own.users -= 1
-        if (own.users > 0) return
-        round = null
-        await own.stop()
-      },
+      stop: own.stopped,
     }
   }
 }

@@ -13,6 +13,7 @@ export const calls = {
   usual: { rounds: 7, seconds: 4, warmup: 6, browsers: 100, connections: 64 },
   quick: { rounds: 2, seconds: 1, warmup: 0.5, browsers: 40 },
 
+  requestsOf,
   shapeOf: ({ browsers, ...shape }) => ({ browsers, requestsOf, shape, checksRedis: true }),
 
   async measure(services, { candidates, browsers, connections, ...options }) {
