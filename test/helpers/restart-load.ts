@@ -28,7 +28,7 @@ const CALLS: readonly Call[] = [
   { method: 'POST', path: '/site', body: '{"siteID":1,"name":"A"}' },
 ]
 
-/** The status of one call; the code of the failure if the response is incomplete. */
+/** The status of one call, with what an error says: a proxy has its own words. The code of the failure if the response is incomplete. */
 function call(
   { url, headers, tls }: Target,
   { method, path, body }: Call,
@@ -39,8 +39,13 @@ function call(
   return new Promise((resolve) => {
     const send = tls === undefined ? httpRequest : httpsRequest
     send(`${url}${path}`, options, (response) => {
-      response.resume()
-      response.once('close', () => resolve(response.complete ? response.statusCode! : 'cut off'))
+      const { statusCode: status = 0 } = response
+      let said = ''
+      response.setEncoding('utf8').on('data', (text) => (said += status < 400 ? '' : text))
+      response.once('close', () => {
+        if (!response.complete) resolve('cut off')
+        else resolve(status < 400 ? status : `${status} ${said.replace(/\s+/g, ' ').slice(0, 200)}`)
+      })
     })
       .on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message))
       .end(body)
