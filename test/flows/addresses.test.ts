@@ -8,7 +8,6 @@ import { startRedis } from '../helpers/redis.ts'
 import { announcedByName, startClusterOfOne, startNamingSentinel } from '../helpers/redis-groups.ts'
 import { serves } from '../helpers/serves.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
-import { until } from '../helpers/wait.ts'
 
 /** Nothing replies here. */
 const DEAD = '127.0.0.3'
@@ -92,5 +91,7 @@ t.test('an address whose first packet is lost is reached although the last addre
     return status
   }
   // A stalled process may miss the reply that comes after a second.
-  await until('a good answer', async () => (await read()) === 200)
+  let status = await read()
+  for (let tries = 1; status !== 200 && tries < 5; tries += 1) status = await read()
+  t.equal(status, 200)
 })

@@ -5,7 +5,7 @@ import type { Teardown } from '../helpers/child.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { presentations, signInExpired, startReplicas, through } from '../helpers/replicas.ts'
 import { storedRecord } from '../helpers/stored-record.ts'
-import { type Bff, metricsOf, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Bff, metricsOf, signInSurely, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
 const PAUSE_MS = 300
@@ -36,8 +36,7 @@ export async function startPair(
   const replicas = [await startBff(t, sandbox, whole), await startBff(t, sandbox, whole)]
   await Promise.all(replicas.map(untilReady))
   const browsers = Array.from({ length: sessions }, (_, at) => replicas[at % 2]!.browser())
-  for (const browser of browsers)
-    await until('the sign-in', async () => (await signIn(browser, sandbox)).status === 303)
+  for (const browser of browsers) await signInSurely(browser, sandbox)
   const load = startLoad(browsers, replicas, storeWaitMs)
   await load.untilAllServed()
   return { sandbox, replicas, browsers, load }

@@ -1,6 +1,5 @@
 import net from 'node:net'
 import t from 'tap'
-import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/vault/store/redis/command-timeout.ts'
 import { type Answer, type Browser, createBrowser } from '../helpers/browser.ts'
 import type { Teardown } from '../helpers/child.ts'
@@ -8,7 +7,7 @@ import { listenOnLoopback } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { presentations, signInExpired, through } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
-import { platformEnv, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { platformEnv, signInSurely, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { startProxy } from '../helpers/tcp-proxy.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 import { follow } from '../vault/refresh/virtual-replicas.ts'
@@ -21,11 +20,6 @@ const LEASE_MS = 6_000
 /** The fact that an attempt holds the lease, in the text of a record. */
 const LEASE = '"l":"'
 
-/** On a slow machine a command may take longer than the server waits. */
-async function signedIn(browser: Browser, sandbox: Sandbox): Promise<void> {
-  await until('the sign-in', async () => (await signIn(browser, sandbox)).status === 303)
-}
-
 t.test('a process that is frozen between lease and request does not send it afterwards', async (t) => {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t)
@@ -36,7 +30,7 @@ t.test('a process that is frozen between lease and request does not send it afte
   sandbox.faults.set({ expiresIn: { value: 0 } })
   // A first session, after which Redis knows the script by its hash.
   const first = createBrowser(stalled.publicUrl)
-  await signedIn(first, sandbox)
+  await signInSurely(first, sandbox)
   t.equal((await first.fetch('/flux/temperature')).status, 200)
   // On a slow machine it would be refreshed meanwhile.
   t.equal((await first.fetch('/auth/logout', { method: 'POST' })).status, 204)
@@ -45,7 +39,7 @@ t.test('a process that is frozen between lease and request does not send it afte
   for (;;) {
     browser = createBrowser(stalled.publicUrl)
     sandbox.faults.set({ expiresIn: { value: 0 } })
-    await signedIn(browser, sandbox)
+    await signInSurely(browser, sandbox)
     sandbox.faults.set({ expiresIn: 'truth' })
     const startedAt = performance.now()
     let tookMs = Number.POSITIVE_INFINITY

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { type Browser, isProblem } from '../helpers/browser.ts'
 import { DURABLE, startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
-import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { opsStatus, signInSurely, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { startProxy } from '../helpers/tcp-proxy.ts'
 import { until } from '../helpers/wait.ts'
 import { counted } from './load.ts'
@@ -25,8 +25,7 @@ async function start(t: Test) {
 
 async function signedIn({ bff, sandbox }: Away): Promise<Browser> {
   const browser = bff.browser()
-  // A busy machine may take longer than a command to the store may.
-  await until('the sign-in', async () => (await signIn(browser, sandbox)).status === 303)
+  await signInSurely(browser, sandbox)
   return browser
 }
 

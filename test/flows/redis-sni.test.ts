@@ -23,8 +23,7 @@ t.test('TLS to one Redis names the host, and no address', async (t) => {
   const certificate = await createCertificate(makeFolder('certificate'), 'DNS:localhost,IP:127.0.0.1')
   const redis = await startRedis(t, { tls: certificate })
   for (const host of ['localhost', '127.0.0.1']) {
-    const relay = await startProxy(t, 0)
-    relay.turnTo(redis.port)
+    const relay = await startProxy(t, redis.port)
     await isUsed(t, `rediss://${host}:${relay.port}`, certificate)
     t.strictSame(named(relay), [host === 'localhost'], host)
   }
@@ -33,10 +32,9 @@ t.test('TLS to one Redis names the host, and no address', async (t) => {
 t.test('TLS to a Sentinel and to the master names the hosts', async (t) => {
   const certificate = await createCertificate(makeFolder('certificate'), 'DNS:localhost')
   const redis = await startRedis(t, { tls: certificate })
-  const [toMaster, toSentinel] = [await startProxy(t, 0), await startProxy(t, 0)]
-  toMaster.turnTo(redis.port)
+  const toMaster = await startProxy(t, redis.port)
   const sentinel = await startNamingSentinel(t, { masterPort: toMaster.port, tls: certificate })
-  toSentinel.turnTo(sentinel.port)
+  const toSentinel = await startProxy(t, sentinel.port)
   await isUsed(t, `rediss-sentinel://localhost:${toSentinel.port}/mymaster`, certificate)
   t.strictSame(named(toSentinel), [true], 'the Sentinel')
   t.ok(named(toMaster).includes(true), 'the master, to which the Sentinel connects by itself too')
@@ -44,9 +42,10 @@ t.test('TLS to a Sentinel and to the master names the hosts', async (t) => {
 
 t.test('TLS to a node of a Cluster names the host that the node announces', async (t) => {
   const certificate = await createCertificate(makeFolder('certificate'), 'DNS:localhost')
-  const [seed, announced] = [await startProxy(t, 0), await startProxy(t, 0)]
+  const announced = await startProxy(t, 0)
   const redis = await startClusterOfOne(t, announcedByName({ tls: certificate, tlsPort: announced.port }))
-  for (const relay of [seed, announced]) relay.turnTo(redis.port)
+  announced.turnTo(redis.port)
+  const seed = await startProxy(t, redis.port)
   await isUsed(t, `rediss-cluster://localhost:${seed.port}`, certificate)
   for (const relay of [seed, announced]) t.strictSame(named(relay), [true])
 })

@@ -2,7 +2,7 @@ import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { elapsed, until } from '../helpers/wait.ts'
+import { elapsed, until, watchLateness } from '../helpers/wait.ts'
 import { counted } from './load.ts'
 
 t.jobs = 4
@@ -14,7 +14,10 @@ t.test('without traffic tokens are refreshed until the idle limit, which does no
   const begin = performance.now()
   await signIn(browser, sandbox)
   const before = (await browser.fetch('/auth/session')).json()
-  await until('three refreshes', () => presentations(sandbox).length >= 3)
+  const endWatch = watchLateness()
+  const took = await until('three refreshes', () => presentations(sandbox).length >= 3)
+  const { lateMs } = endWatch()
+  t.ok(took - lateMs <= 5_500, `three refreshes in ${took} ms, ${lateMs} ms of these late`)
   const after = (await browser.fetch('/auth/session')).json()
   t.equal(after.idleExpiresAt, before.idleExpiresAt)
   t.equal(after.expiresAt, before.expiresAt)

@@ -2,7 +2,7 @@ import tap, { type Test } from 'tap'
 import { recordKeyOf } from '../../src/http/cookies.ts'
 import type { Browser } from '../helpers/browser.ts'
 import { type Replicas, startReplicas, through } from '../helpers/replicas.ts'
-import { signIn } from '../helpers/system.ts'
+import { signIn, signInSurely } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 import { sessions } from '../operator/run.ts'
 
@@ -44,7 +44,7 @@ for (const [words, end] of Object.entries(WAYS)) {
     const started = await (limit === undefined ? usual : startReplicas(t, limit))
     const [here, elsewhere] = started.replicas
     const browser = here.browser()
-    await until('the sign-in', async () => (await signIn(browser, started.sandbox)).status === 303)
+    await signInSurely(browser, started.sandbox)
     const before = through(here, browser)
     await end(t, started, browser)
     for (const replica of [here, elsewhere, here]) {

@@ -5,7 +5,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { DURABLE, startRedis } from './redis.ts'
-import { type Bff, signIn, startBff, startSandbox, untilReady } from './system.ts'
+import { type Bff, signInSurely, startBff, startSandbox, untilReady } from './system.ts'
 
 export type Replicas = Awaited<ReturnType<typeof startReplicas>>
 
@@ -28,9 +28,11 @@ export async function signInExpired(bff: Bff, sandbox: Sandbox): Promise<Browser
   // Later tokens state their true lifetime.
   sandbox.faults.set({ expiresIn: { value: 0 } })
   const browser = bff.browser()
-  const answer = await signIn(browser, sandbox)
-  sandbox.faults.set({ expiresIn: before })
-  if (answer.status !== 303) throw new Error(`the sign-in answered ${answer.status}: ${answer.text}`)
+  try {
+    await signInSurely(browser, sandbox)
+  } finally {
+    sandbox.faults.set({ expiresIn: before })
+  }
   return browser
 }
 

@@ -3,8 +3,7 @@
 import t from 'tap'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { portOfUrl } from './ports.ts'
-import { type Bff, signIn, startBff, startSandbox } from './system.ts'
-import { until } from './wait.ts'
+import { type Bff, signInSurely, startBff, startSandbox } from './system.ts'
 
 type Options = NonNullable<Parameters<typeof startSandbox>[1]>
 
@@ -36,8 +35,7 @@ export async function shared(env: Record<string, string> = {}, options: Options 
 export async function signedIn(env: Record<string, string> = {}, options: Options = {}) {
   const system = await shared(env, options)
   const browser = system.bff.browser()
-  // Within a short `TOKEN_TIMEOUT_MS` a machine that is held up gets no tokens.
-  await until('the sign-in', async () => (await signIn(browser, system.sandbox)).status === 303)
+  await signInSurely(browser, system.sandbox)
   system.sandbox.journal.clear()
   return {
     ...system,

@@ -3,7 +3,7 @@ import t from 'tap'
 import { Secret } from '../../src/secret.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
-import { turns, until } from '../helpers/wait.ts'
+import { turns, until, watchLateness } from '../helpers/wait.ts'
 import { bounds, clientOf, http, rawTokenEndpoint } from './raw-token-endpoint.ts'
 
 const TOKEN = new Secret('the refresh token+&=')
@@ -368,8 +368,9 @@ t.test('a connection is reused only soon after its response, whatever the server
   })
   const client = clientOf(t, url)
   t.match(await client.refresh(TOKEN, bounds(60_000)), { kind: 'granted' })
+  const endWatch = watchLateness()
   const kept = await until('the client closes it', () => [...sockets].every(({ closed }) => closed))
-  t.ok(kept < 30_000, 'long before the server would')
+  t.ok(kept - endWatch().lateMs < 2_500, `after ${kept} ms`)
   t.match(await client.refresh(TOKEN, bounds(60_000)), { kind: 'granted' })
   t.equal(sockets.size, 2)
 })
@@ -377,7 +378,7 @@ t.test('a connection is reused only soon after its response, whatever the server
 t.test('TOKEN_TIMEOUT_MS may be any whole number', async (t) => {
   const { url } = await rawTokenEndpoint(t, (socket) => socket.write(http('200 OK', JSON.stringify(GOOD))))
   // As seconds these have no exact binary form, so they do not become the same milliseconds again.
-  for (const timeout of ['32005', '32010', '32020', '59001']) {
+  for (const timeout of ['32005', '32010', '32020', '32767']) {
     const client = clientOf(t, url, { TOKEN_TIMEOUT_MS: timeout })
     t.match(await client.redeemClient(), { kind: 'granted' }, timeout)
   }
