@@ -8,9 +8,6 @@ import { findTool } from '../setup/tools.mjs'
 import { createCertificate } from './certificate.ts'
 import { startChild, type Teardown, toolPath } from './child.ts'
 import { accepts, freePort } from './ports.ts'
-import { startRedis } from './redis.ts'
-import { type ServerProcess, startServer } from './server-process.ts'
-import { CLIENT, platformEnv, startSandbox, untilReady } from './system.ts'
 import { until } from './wait.ts'
 import { makeFolder } from './watchdog.ts'
 
@@ -67,40 +64,8 @@ export async function createTlsFiles(name: string): Promise<{ tls: string; ca: s
   return { tls, ca }
 }
 
-/** What stands behind the proxies: the sandbox, one Redis, and replicas for `origin` with a page of this HTML. */
-export async function startDeployment(t: Test, origin: string, html: string) {
-  const redis = await startRedis(t)
-  const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: `${origin}/auth/callback` } })
-  const { tls, ca } = await createTlsFiles(new URL(origin).hostname)
-  const page = makeFolder('page')
-  writeFileSync(join(page, 'index.html'), html)
-  const [port, opsPort] = [await freePort(), await freePort()]
-  return {
-    sandbox,
-    ca,
-    behind: { tls, port, opsPort },
-    /** `number` from 1 to 3. */
-    async startReplica(number: number, env: Record<string, string> = {}): Promise<ServerProcess> {
-      const replica = await startServer(t, {
-        HOST: `127.0.0.${10 + number}`,
-        PORT: String(port),
-        OPS_PORT: String(opsPort),
-        PUBLIC_URL: origin,
-        TRUST_PROXY: '127.0.0.1',
-        SESSION_STORE: 'redis',
-        REDIS_URL: redis.url,
-        ...platformEnv(sandbox),
-        STATIC_DIR: page,
-        ...env,
-      })
-      await untilReady(replica)
-      return replica
-    },
-  }
-}
-
 /** The proxies of a test by their names; null for one that is not installed. */
-export type Fronts = ReadonlyMap<string, Front | null>
+type Fronts = ReadonlyMap<string, Front | null>
 
 export function running(fronts: Fronts): Front[] {
   return [...fronts.values()].filter((front) => front !== null)
@@ -279,7 +244,7 @@ const PROGRAMS: Record<
   },
 }
 
-/** Starts each of these proxies that is installed, with its file of deploy/, in front of three replicas. */
+/** Starts each of these proxies that is installed, with its file of deploy/, in front of `behind`. */
 export async function startFronts(
   t: Teardown,
   behind: Behind,

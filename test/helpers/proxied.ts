@@ -1,20 +1,25 @@
 // A deployment behind the reverse proxies of deploy/, and what each of them must pass on.
 
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import http2 from 'node:http2'
 import { get } from 'node:https'
+import { join } from 'node:path'
 import { connect } from 'node:tls'
 import type { Test } from 'tap'
 import { type Browser, cookieHeader, createBrowser, isProblem } from './browser.ts'
-import { type Front, type FrontName, startDeployment, startFronts } from './fronts.ts'
+import { createTlsFiles, type Front, type FrontName, startFronts } from './fronts.ts'
+import { freePort } from './ports.ts'
+import { startRedis } from './redis.ts'
 import { startLoad } from './restart-load.ts'
-import type { LogLine, ServerProcess } from './server-process.ts'
-import { signIn } from './system.ts'
+import { type LogLine, type ServerProcess, startServer } from './server-process.ts'
+import { CLIENT, platformEnv, signIn, startSandbox, untilReady } from './system.ts'
 import { until } from './wait.ts'
+import { makeFolder } from './watchdog.ts'
 
 export const NAME = 'app.example.com'
-const ORIGIN = `https://${NAME}`
+export const ORIGIN = `https://${NAME}`
 /** The browser's address, which is not that of the proxies. */
 export const BROWSER = '127.0.0.7'
 /** They do not pass on that a browser has left: docs/reverse-proxies.md. */
@@ -37,10 +42,41 @@ const TIMES = {
 type At = Pick<Front, 'httpsPort'>
 export type Proxied = Awaited<ReturnType<typeof startProxied>>
 
+/** What stands behind the proxies: the sandbox, one Redis, and replicas with the page. */
+async function startDeployment(t: Test) {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: `${ORIGIN}/auth/callback` } })
+  const { tls, ca } = await createTlsFiles(NAME)
+  const page = makeFolder('page')
+  writeFileSync(join(page, 'index.html'), PAGE)
+  const [port, opsPort] = [await freePort(), await freePort()]
+  return {
+    sandbox,
+    ca,
+    behind: { tls, port, opsPort },
+    /** `number` from 1 to 3. */
+    async start(number: number): Promise<ServerProcess> {
+      const replica = await startServer(t, {
+        HOST: `127.0.0.${10 + number}`,
+        PORT: String(port),
+        OPS_PORT: String(opsPort),
+        PUBLIC_URL: ORIGIN,
+        TRUST_PROXY: '127.0.0.1',
+        SESSION_STORE: 'redis',
+        REDIS_URL: redis.url,
+        ...platformEnv(sandbox),
+        STATIC_DIR: page,
+        ...TIMES,
+      })
+      await untilReady(replica)
+      return replica
+    },
+  }
+}
+
 /** Replicas of these numbers over one Redis, and in front of them each of these proxies with its file of deploy/. */
 export async function startProxied(t: Test, numbers: readonly number[], names: readonly FrontName[]) {
-  const { sandbox, ca, behind, startReplica } = await startDeployment(t, ORIGIN, PAGE)
-  const start = (number: number): Promise<ServerProcess> => startReplica(number, TIMES)
+  const { sandbox, ca, behind, start } = await startDeployment(t)
   const replicas: ServerProcess[] = []
   for (const number of numbers) replicas.push(await start(number))
   const fronts = await startFronts(t, behind, names)

@@ -1,33 +1,20 @@
 import { createHash, X509Certificate } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { decideOnPage } from '../browser/demo.ts'
-import { type Browser, createBrowser, isProblem } from '../helpers/browser.ts'
+import { isProblem } from '../helpers/browser.ts'
 import { launchBindingChromium, newProfile } from '../helpers/chromium.ts'
 import { createDevice, refreshDevice, registrationChallenge } from '../helpers/device.ts'
-import { type Front, LACKS_FRONTS, startDeployment, startFronts, withEachFront } from '../helpers/fronts.ts'
+import { type Front, LACKS_FRONTS, withEachFront } from '../helpers/fronts.ts'
+import { NAME, ORIGIN, type Proxied, startProxied } from '../helpers/proxied.ts'
 import { signIn } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { findTool } from '../setup/tools.mjs'
 
-const NAME = 'app.example.com'
-const ORIGIN = `https://${NAME}`
 const SESSION = '__Host-Http-session'
 const DEVICE = '__Host-device'
 
-/** Two replicas over one Redis behind nginx and HAProxy, each with its file of deploy/. */
-async function startSystem(t: Test) {
-  const deployment = await startDeployment(t, ORIGIN, '<!doctype html><title>Empty</title>')
-  for (const number of [1, 2]) await deployment.startReplica(number)
-  const { sandbox, ca, behind } = deployment
-  const fronts = await startFronts(t, behind, ['nginx', 'haproxy'])
-  const clientAt = ({ httpsPort }: Front): Browser => createBrowser(ORIGIN, { port: httpsPort, ca })
-  return { sandbox, ca, fronts, clientAt }
-}
-
-type System = Awaited<ReturnType<typeof startSystem>>
-
 t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t) => {
-  const system = await startSystem(t)
+  const system = await startProxied(t, [1, 2], ['nginx', 'haproxy'])
   await withEachFront(t, system.fronts, 'passes on what binds a session', (t, front) =>
     bindsClient(t, system, front),
   )
@@ -38,15 +25,15 @@ t.test('behind the reverse proxies of deploy/', { skip: LACKS_FRONTS }, async (t
 })
 
 /** Another client with a copy of the session cookie alone. */
-async function readsWithCopy({ clientAt }: System, front: Front, value: string) {
-  const thief = clientAt(front)
+async function readsWithCopy({ browserAt }: Proxied, front: Front, value: string) {
+  const thief = browserAt(front)
   thief.cookies.set(SESSION, { value, strict: true })
   return await thief.fetch('/flux/temperature')
 }
 
 /** A client with a key, which does what a browser does. */
-async function bindsClient(t: Test, system: System, front: Front): Promise<void> {
-  const browser = system.clientAt(front)
+async function bindsClient(t: Test, system: Proxied, front: Front): Promise<void> {
+  const browser = system.browserAt(front)
   const device = createDevice()
   const signedIn = await signIn(browser, system.sandbox)
   const headers = { 'secure-session-response': device.registration(registrationChallenge(signedIn)) }
@@ -63,7 +50,7 @@ async function bindsClient(t: Test, system: System, front: Front): Promise<void>
   t.equal((await browser.fetch('/flux/temperature')).status, 200)
 }
 
-async function bindsChromium(t: Test, system: System, front: Front): Promise<void> {
+async function bindsChromium(t: Test, system: Proxied, front: Front): Promise<void> {
   const publicKey = new X509Certificate(system.ca).publicKey.export({ type: 'spki', format: 'der' })
   const hash = createHash('sha256').update(publicKey).digest('base64')
   const rule = `--host-resolver-rules=MAP ${NAME}:443 127.0.0.1:${front.httpsPort}`

@@ -54,9 +54,7 @@ writeFileSync(api, (await browser.fetch('/openapi.json')).text)
 const linters = await installPackages(['@stoplight/spectral-cli@6.16.3', '@redocly/cli@2.77.0'])
 const python = installPython('openapi', ['openapi-spec-validator==0.9.0', 'openapi-python-client==0.29.1'])
 const tester = installPython('schemathesis', ['schemathesis==4.32.5'])
-const lacksTester = 'missing' in tester && tester.missing
-const lacksPython = 'missing' in python && python.missing
-const pythonBin = join('missing' in python ? '' : python.folder, 'bin')
+const pythonBin = join(python.folder, 'bin')
 const GO = `package main
 
 import (
@@ -132,50 +130,54 @@ t.test('spectral and redocly find nothing', { skip: linters.lacks }, async (t) =
   t.notMatch(redocly.output, /\d+ warning/)
 })
 
-t.test('openapi-spec-validator finds nothing', { skip: lacksPython }, async (t) => {
+t.test('openapi-spec-validator finds nothing', { skip: python.lacks }, async (t) => {
   const { status, output } = await run(folder, join(pythonBin, 'openapi-spec-validator'), [api])
   t.equal(status, 0, output)
 })
 
-/** One run of the schema tester, with all checks but these; null: it found nothing. */
-async function tested(flags: readonly string[], { signedIn, without = [] }: Tested): Promise<string | null> {
+/** What one run of the schema tester finds, with all checks but these; null: nothing. */
+async function faultsFoundBy(
+  flags: readonly string[],
+  { session, without = [] }: { session: string | null; without?: readonly string[] },
+): Promise<string | null> {
   const config = join(folder, 'schemathesis.toml')
-  const session = /\bsession=(\S+)/.exec(cookieHeader(browser))?.[1]
-  const auth = signedIn ? `[auth.openapi.session]\napi_key = "${session}"\n` : ''
+  const auth = session === null ? '' : `[auth.openapi.session]\napi_key = "${session}"\n`
   writeFileSync(config, `[parameters]\n"path.wac" = "DEMO"\n${auth}`)
-  const program = join('missing' in tester ? '' : tester.folder, 'bin', 'schemathesis')
+  const program = join(tester.folder, 'bin', 'schemathesis')
   const exclude = without.length === 0 ? [] : ['--exclude-checks', without.join()]
   const { status, output } = await run(folder, program, [
     ...['--config-file', config, 'run', api, '--url', bff.publicUrl, '--no-color', '--continue-on-failure'],
     ...['--seed', '1', '--max-examples', '3', '-c', 'all', ...exclude, ...flags],
   ])
-  if (status === 0) return null
-  return output
-}
-
-interface Tested {
-  signedIn: boolean
-  without?: readonly string[]
+  return status === 0 ? null : output
 }
 
 const ONE_BY_ONE = ['--phases', 'examples,coverage,fuzzing']
 // What the address has, a body may only repeat, and a number must have at most 15 digits: no schema can say either.
 const POSITIVE = 'positive_data_acceptance'
-// These end the session.
-const NOT_LOGIN = ['--exclude-path-regex', '^/auth/']
+// A sign-out would end the session of the run, and a sign-in replace it.
+const WITHOUT_AUTH = ['--exclude-path-regex', '^/auth/']
 
-t.test('schemathesis finds nothing', { skip: lacksTester }, async (t) => {
+t.test('schemathesis finds nothing', { skip: tester.lacks }, async (t) => {
   // Without the sign-in that they belong to, these are 400.
   const out = [...ONE_BY_ONE, '--exclude-path-regex', '^/auth/(callback|fragment)']
-  t.equal(await tested(out, { signedIn: false }), null, 'signed out')
-  const reads = [...ONE_BY_ONE, ...NOT_LOGIN, '--include-method', 'GET']
-  t.equal(await tested(reads, { signedIn: true }), null, 'reads')
-  const updates = [...ONE_BY_ONE, ...NOT_LOGIN, '--exclude-method', 'GET', '--exclude-method', 'HEAD']
-  t.equal(await tested(updates, { signedIn: true, without: [POSITIVE] }), null, 'updates')
+  t.equal(await faultsFoundBy(out, { session: null }), null, 'signed out')
+  const session = browser.cookies.get('session')!.value
+  const findsNothing = async (what: string, flags: readonly string[], without: readonly string[] = []) => {
+    sandbox.journal.clear()
+    t.equal(await faultsFoundBy([...flags, ...WITHOUT_AUTH], { session, without }), null, what)
+    t.match(
+      (await browser.fetch('/auth/session')).json(),
+      { authenticated: true },
+      `${what}: the session lives`,
+    )
+    t.not(sandbox.journal.entries({ endpoint: 'resource' }).length, 0, `${what}: it was signed in`)
+  }
+  await findsNothing('reads', [...ONE_BY_ONE, '--include-method', 'GET'])
+  const updates = [...ONE_BY_ONE, '--exclude-method', 'GET', '--exclude-method', 'HEAD']
+  await findsNothing('updates', updates, [POSITIVE])
   // It replaces the faulty part of a negative case by what an earlier response had, and calls it negative still.
-  const without = [POSITIVE, 'negative_data_rejection']
-  const linked = ['--phases', 'stateful', ...NOT_LOGIN]
-  t.equal(await tested(linked, { signedIn: true, without }), null, 'in sequences')
+  await findsNothing('in sequences', ['--phases', 'stateful'], [POSITIVE, 'negative_data_rejection'])
 })
 
 const PYTHON = `import json, sys
@@ -194,7 +196,7 @@ print(json.dumps([flux.status_code, site.parsed.name, things.status_code, named.
 
 t.test(
   'openapi-python-client leaves out no operation, and its client calls the server',
-  { skip: lacksPython },
+  { skip: python.lacks },
   async (t) => {
     writeFiles(folder, {
       'python.json': JSON.stringify({ package_name_override: 'things_client', post_hooks: [] }),

@@ -58,21 +58,21 @@ t.test('behind the configurations of docs/reverse-proxies.md', { skip: LACKS_ADD
   for (const name of names) {
     const skip = !found.includes(name) && `${name} is not installed`
     await t.test(`${name} passes on all that a page needs`, { skip }, (t) =>
-      passesOn(t, system, name, proxies.get(name)!),
+      passesOnEnough(t, system, name, proxies.get(name)!),
     )
   }
   const several = found.filter((name) => !TO_ONE.includes(name))
-  await t.test(`two replicas restart one by one under load, behind ${several.join(' and ')}`, async (t) => {
-    if (several.length === 0) return t.plan(0, 'no proxy is installed that forwards to several')
-    await restartOneByOne(
+  const skip = several.length === 0 && 'no proxy is installed that forwards to several'
+  await t.test('two replicas restart one by one under load', { skip }, (t) =>
+    restartOneByOne(
       t,
       system,
       several.map((name) => proxies.get(name)!),
-    )
-  })
+    ),
+  )
 })
 
-async function passesOn(
+async function passesOnEnough(
   t: Test,
   { sandbox, browserAt, logs }: Proxied,
   name: Program,
@@ -94,7 +94,7 @@ async function passesOn(
   const addresses = () =>
     logs()
       .filter(({ event }) => /^(login|logout)\.succeeded$/.test(String(event)))
-      .filter(({ recordKey }) => String(recordKey) === sessionId.slice(0, String(recordKey).length))
+      .filter(({ recordKey }) => recordKey === sessionId)
       .map(({ address }) => address)
   await until('logged', () => addresses().length === 2)
   t.strictSame(addresses(), [BROWSER, BROWSER], 'an address that the browser claims is not believed')

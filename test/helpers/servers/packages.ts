@@ -1,19 +1,22 @@
-// Servers of other ecosystems, fetched by the usual client of each into a folder of the clone: nothing is installed on the
-// machine, and no service is started.
+// Servers and tools of other ecosystems, fetched by the usual client of each into a folder of the clone, which later runs
+// use again: nothing is installed on the machine, and no service is started.
 
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { ROOT } from '../../repository/files.ts'
 
 const CACHE = join(ROOT, 'node_modules/.cache/servers')
 
-/** A folder with what was asked for, or why it is not to be had here. */
-export type Fetched = { readonly folder: string } | { readonly missing: string }
+/** A folder, and why what was asked for is not to be had here, for the reason of a skipped test; false: it is there. */
+export interface Fetched {
+  readonly folder: string
+  readonly lacks: string | false
+}
 
 /** Debian packages of these names and what they need besides, unpacked. */
 export function unpackDebian(name: string, packages: readonly string[]): Fetched {
-  return once(`debian-${name}`, (folder) => {
+  return once(`debian-${name}`, packages.join('\n'), (folder) => {
     const archives = join(folder, 'archives')
     mkdirSync(join(archives, 'partial'), { recursive: true })
     const options = ['-o', `Dir::Cache::Archives=${archives}`, '-o', 'Debug::NoLocking=true', '-qq', '-y']
@@ -25,7 +28,7 @@ export function unpackDebian(name: string, packages: readonly string[]): Fetched
     for (const file of readdirSync(archives).filter((name) => name.endsWith('.deb')))
       if (!runs('dpkg', ['-x', join(archives, file), folder])) return `dpkg does not unpack ${file}`
     rmSync(archives, { recursive: true })
-    return null
+    return false
   })
 }
 
@@ -64,44 +67,41 @@ function foldersLike(folder: string, [name, ...names]: readonly string[]): strin
 
 /** A virtual environment of Python with these packages. */
 export function installPython(name: string, packages: readonly string[]): Fetched {
-  return once(`python-${name}`, (folder) => {
+  return once(`python-${name}`, packages.join('\n'), (folder) => {
     if (!runs('python3', ['-m', 'venv', folder])) return 'python3 -m venv does not run'
     const installed = runs(join(folder, 'bin/pip'), ['install', '--quiet', ...packages])
-    return installed ? null : `pip does not install ${packages.join(', ')}`
+    return !installed && `pip does not install ${packages.join(', ')}`
   })
 }
 
 /** A zip file of Maven, unpacked. */
 export function unpackMaven(name: string, artifact: string): Fetched {
-  return once(`maven-${name}`, (folder) => {
+  return once(`maven-${name}`, artifact, (folder) => {
     const copy = ['-q', '-B', 'dependency:copy', `-Dartifact=${artifact}`, `-DoutputDirectory=${folder}`]
     if (!runs('mvn', copy)) return `mvn does not fetch ${artifact}`
     const [file] = readdirSync(folder)
-    return runs('unzip', ['-q', join(folder, file ?? ''), '-d', folder]) ? null : 'unzip does not run'
+    return !runs('unzip', ['-q', join(folder, file ?? ''), '-d', folder]) && 'unzip does not run'
   })
 }
 
 /** The jar files that this project of Maven needs to run. */
 export function copyMaven(name: string, pom: string): Fetched {
-  return once(`maven-${name}`, (folder) => {
+  return once(`maven-${name}`, readFileSync(pom, 'utf8'), (folder) => {
     const copy = ['-q', '-B', '-f', pom, 'dependency:copy-dependencies', '-DincludeScope=runtime']
-    return runs('mvn', [...copy, `-DoutputDirectory=${folder}`])
-      ? null
-      : `mvn does not fetch what ${name} needs`
+    return !runs('mvn', [...copy, `-DoutputDirectory=${folder}`]) && `mvn does not fetch what ${name} needs`
   })
 }
 
-/** Makes the folder, unless an earlier run has. `make` returns why it cannot. */
-function once(name: string, make: (folder: string) => string | null): Fetched {
+/** Makes the folder, unless an earlier run has, of the same `content`. `make` returns why it cannot. */
+function once(name: string, content: string, make: (folder: string) => string | false): Fetched {
   const folder = join(CACHE, name)
   const done = join(folder, 'is-complete')
-  if (existsSync(done)) return { folder }
+  if (existsSync(done) && readFileSync(done, 'utf8') === content) return { folder, lacks: false }
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })
-  const missing = make(folder)
-  if (missing !== null) return { missing }
-  writeFileSync(done, '')
-  return { folder }
+  const lacks = make(folder)
+  if (lacks === false) writeFileSync(done, content)
+  return { folder, lacks }
 }
 
 function runs(program: string, args: readonly string[]): boolean {
