@@ -226,8 +226,8 @@ export class Deployment {
       const stalled = replica.stalledMsSince(beganAt)
       const leftMs = beganAt + stalled + settings.shutdownMs + STOP_SLACK_MS - clock.now
       if (replica.stalled || leftMs > 0) return void clock.in(Math.max(100, leftMs), null, look)
-      // Redis or the resource server may keep it; the token endpoint may not.
-      if (checker.disturbedUntil < beganAt)
+      // Redis may keep it; the token endpoint may not. A restart is itself what disturbs until then.
+      if (checker.disturbedUntil <= beganAt + AFTERMATH_MS)
         checker.violated('a stop takes too long', `${replica.name}: ${Math.round(clock.now - beganAt)} ms`)
       replica.crash()
       end()
