@@ -6,9 +6,8 @@ import type { TokenOutcome } from '../../oauth/token-response.ts'
 import { withTimeout } from '../../timeout.ts'
 import type { FailureWords, Sessions } from '../lifecycle.ts'
 import type { LiveSession } from '../session.ts'
-import type { Answered } from '../store/record.ts'
+import type { Answered, RecordKey } from '../store/record.ts'
 import { inLog, type SessionStore, StoreUnavailable } from '../store/store.ts'
-import { createFailing, type Failing } from './failing.ts'
 import type { Gate, Pass } from './gate.ts'
 import { type Presentation, present } from './presentation.ts'
 import {
@@ -369,4 +368,37 @@ const TEXTS = {
   'refresh.unanswered': 'the token endpoint has not responded in time: the refresh goes on in the background',
   'refresh.refusal_waits':
     'a refresh was refused while an earlier one may still be granted: the session waits for it',
+}
+
+/** Sessions whose refreshes fail, in this process. */
+interface Failing {
+  /** A presentation of this session brought no tokens. */
+  note(key: RecordKey): void
+  /** Forgets the session. Milliseconds since its first failure and the attempts, this one included; null without one. */
+  take(key: RecordKey): { ms: number; attempts: number } | null
+}
+
+/** Sessions that end while they fail are never taken. */
+const MAX_SESSIONS = 10_000
+
+/** Remembers since when the refreshes of sessions fail, so that the log can say when one recovers. */
+function createFailing(monotonic: () => number): Failing {
+  const failures = new Map<RecordKey, { since: number; attempts: number }>()
+  return {
+    note(key) {
+      const known = failures.get(key)
+      if (known !== undefined) {
+        known.attempts += 1
+        return
+      }
+      if (failures.size >= MAX_SESSIONS) failures.delete(failures.keys().next().value!)
+      failures.set(key, { since: monotonic(), attempts: 1 })
+    },
+    take(key) {
+      const known = failures.get(key)
+      if (known === undefined) return null
+      failures.delete(key)
+      return { ms: Math.round(monotonic() - known.since), attempts: known.attempts + 1 }
+    },
+  }
 }

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
-import type { Commands } from '../../../src/vault/store/redis/commands.ts'
-import type { ScriptArgument, ScriptName } from '../../../src/vault/store/redis/scripts.ts'
+import type { Commands, ScriptArgument, ScriptName } from '../../../src/vault/store/redis/commands.ts'
 
 /** What the scripts see of their server. */
 export interface SeenServer {

@@ -13,11 +13,10 @@ import {
 import { createRun, type RecordChange, type RecordCommands, type Shown, type WriteReply } from '../run.ts'
 import { StoreUnavailable } from '../store.ts'
 import { COMMAND_TIMEOUT_MS } from './command-timeout.ts'
-import type { Commands } from './commands.ts'
+import type { Commands, ScriptArgument } from './commands.ts'
 import { isErrorReply } from './connection.ts'
 import { hashFields, hashShown, hashVersion, hashVersionOf } from './hash-records.ts'
 import type { RedisKeys } from './keys.ts'
-import type { ScriptArgument } from './scripts.ts'
 
 interface RedisRecordsOptions {
   redisKeys: Pick<RedisKeys, 'record' | 'end'>
