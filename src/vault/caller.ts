@@ -89,7 +89,7 @@ export interface CallersOptions {
   cache: SessionCache<Caller>
   /** How long a read proves a session (`SESSION_CACHE_MS`), milliseconds. */
   trustMs: number
-  sessions: Pick<Sessions, 'find' | 'readState' | 'touch' | 'end'>
+  sessions: Pick<Sessions, 'look' | 'readState' | 'stay' | 'end'>
   tokens: Pick<Tokens, 'obtainAccessToken'>
   timing: RefreshTiming
   idleMs: number
@@ -191,7 +191,7 @@ export function createCallers(options: CallersOptions): Callers {
     if (at - caller.activeAt < touchEveryMs) return
     caller.activeAt = at
     // One that the store does not take is lost: the next follows after the same interval.
-    sessions.touch(caller.key).catch(() => {})
+    sessions.stay(caller.key).catch(() => {})
   }
 
   async function forceRefresh(
@@ -200,7 +200,7 @@ export function createCallers(options: CallersOptions): Callers {
     request: RequestInLog,
   ): Promise<Caller> {
     cache.drop(refused.key)
-    const found = await sessions.find(refused.key, request)
+    const found = await sessions.look(refused.key, request)
     switch (found.kind) {
       case 'live': {
         const { session } = found
@@ -219,7 +219,7 @@ export function createCallers(options: CallersOptions): Callers {
     const { key, gen } = refused
     if (await sessions.end(key, 'refused', { gen, request })) return loginRequired('refused')
     // One of several callers with this token ends the session, and all get the same problem.
-    const found = await sessions.find(key, request)
+    const found = await sessions.look(key, request)
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }
 
@@ -256,7 +256,7 @@ function createProofs(options: CallersOptions) {
     observe('miss')
     return await cache.read(key, {
       kind: 'session',
-      send: () => sessions.find(key, request),
+      send: () => sessions.look(key, request),
       take(found, sentAt) {
         if (found.kind !== 'live') {
           cache.put(key, null)

@@ -9,24 +9,24 @@ import type { EndResult, RecordKey, SessionRecord, SessionState } from './store/
 import { inLog, type SessionStore, StoreUnavailable } from './store/store.ts'
 
 /**
- * The life of sessions in a server process: creates, finds, touches and ends them. login/fastify-session.ts confirms a
+ * The life of sessions in a server process, with the names that it has in vault.ts. login/fastify-session.ts confirms a
  * new one. The operator's commands end sessions with `createEndSession`. A store that fails is a rejection with
  * `StoreUnavailable`.
  */
 export interface Sessions {
   /** Creates a provisional session, which lives for 15 s unless it is confirmed. */
-  create(key: RecordKey, granted: TokenSet, flow: SessionFlow): Promise<NewSession>
+  begin(key: RecordKey, granted: TokenSet, flow: SessionFlow): Promise<NewSession>
   /** Ends a session whose creation or confirmation failed, as soon as the store takes that. Its tokens are not revoked here. */
   abandon(key: RecordKey): void
   /**
    * Looks a session up, and ends it where it has passed a limit. The scheduler calls it too, so the sessions of absent
    * browsers end in time. `request`: the one that asks, for the log.
    */
-  find(key: RecordKey, request?: RequestInLog): Promise<Found>
+  look(key: RecordKey, request?: RequestInLog): Promise<Found>
   /** What a small read shows of a session; null where there is none. Checks no limit. */
   readState(key: RecordKey): Promise<SessionState | null>
-  /** Records that the browser of this session is active now; false where there is none. Checks no limit: call `find` first. */
-  touch(key: RecordKey): Promise<boolean>
+  /** Records that the browser of this session is active now; false where there is none. Checks no limit: `look` first. */
+  stay(key: RecordKey): Promise<boolean>
   end: EndSession
   /**
    * Stores the tokens that a refresh has brought, and puts the session into the due queue again. They are revoked if the
@@ -55,7 +55,7 @@ export interface NewSession {
   tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken' | 'user'>
 }
 
-/** `changed`: newer tokens are there, or the store does not take these now and tries again. `find` shows what is newest. */
+/** `changed`: newer tokens are there, or the store does not take these now and tries again. `look` shows what is newest. */
 type Replaced = { kind: 'granted'; session: LiveSession } | { kind: 'changed' } | { kind: 'ended' }
 
 /**
@@ -113,7 +113,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     )
   }
 
-  async function create(key: RecordKey, granted: TokenSet, flow: SessionFlow): Promise<NewSession> {
+  async function begin(key: RecordKey, granted: TokenSet, flow: SessionFlow): Promise<NewSession> {
     const createdAt = clock.wall()
     const limit = createdAt + options.maxMs
     const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
@@ -126,7 +126,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     return { key, record: { flow, createdAt, idleEndsAt, endsAt, bound: false }, tokens: granted }
   }
 
-  async function find(key: RecordKey, request?: RequestInLog): Promise<Found> {
+  async function look(key: RecordKey, request?: RequestInLog): Promise<Found> {
     const record = await store.read(key)
     if (record === null) return await endedBefore(key)
     const limit = passedLimit(record, clock.wall())
@@ -155,7 +155,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     // The record does not have this limit, so `ifLimitPassed` cannot ask the store's clock.
     const { kind } = await store.end(key, { reason: 'absolute', gen: record.gen })
     // A replica with the earlier CLIENT_ID has just refreshed it.
-    if (kind === 'precondition_failed') return await find(key, request)
+    if (kind === 'precondition_failed') return await look(key, request)
     if (kind === 'gone') return await endedBefore(key)
     noteEnd({ key, reason: 'absolute', request, user: userOf(session) })
     return { kind: 'ended', reason: 'absolute', at: endsAt }
@@ -169,7 +169,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   }
 
   return {
-    create,
+    begin,
     abandon(key) {
       store
         .endUntilTaken(key, {}, options.maxMs)
@@ -177,9 +177,9 @@ export function createSessions(options: SessionsOptions): Sessions {
           log.error({ event: 'store.step_failed', err: error }, 'a write to a session record failed'),
         )
     },
-    find,
+    look,
     readState: store.readState,
-    touch: store.touch,
+    stay: store.touch,
     end,
     replaceTokens: createReplaceTokens(options),
     async endRefused(session, { attempt, reason, description }) {
@@ -215,7 +215,7 @@ function createReplaceTokens({
   schedule,
   revoke,
 }: SessionsOptions): Sessions['replaceTokens'] {
-  function conclude(session: LiveSession, kind: 'replaced' | 'newer' | 'gone' | 'expired'): Replaced {
+  function afterReply(session: LiveSession, kind: 'replaced' | 'newer' | 'gone' | 'expired'): Replaced {
     const { key, tokens, record } = session
     switch (kind) {
       case 'replaced':
@@ -245,9 +245,9 @@ function createReplaceTokens({
     const sealed = sealTokens(keyring, key, tokens)
     const session = { key, tokens, record: { ...record, tokens: sealed, gen: gen + 1, replacedAt: 0 } }
     const replaced = await store.replaceTokens(key, { gen, tokens: sealed, endsAt })
-    if (replaced.kind !== 'pending') return conclude(session, replaced.kind)
+    if (replaced.kind !== 'pending') return afterReply(session, replaced.kind)
     // The store logs what it could not keep.
-    replaced.result.then(({ kind }) => void conclude(session, kind)).catch(() => {})
+    replaced.result.then(({ kind }) => void afterReply(session, kind)).catch(() => {})
     return { kind: 'changed' }
   }
 }

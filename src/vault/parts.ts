@@ -5,7 +5,7 @@ import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationClient } from '../oauth/client.ts'
 import { PATHS } from '../paths.ts'
-import { createBinding } from './binding.ts'
+import { type Binding, createBinding } from './binding.ts'
 import { createSessionCache } from './cache.ts'
 import { type Caller, createCallers } from './caller.ts'
 import { createSessions } from './lifecycle.ts'
@@ -52,26 +52,24 @@ export interface VaultOptions {
 const CACHED_SESSIONS = 20_000
 
 /**
- * Every part of the vault, made for the others over one store. vault.ts shows of them what other folders need; a test
- * that looks inside calls this.
+ * Every part of the vault, from the store up; each is made for the next ones. vault.ts shows what other folders need of
+ * them. A test that looks inside calls this.
  */
 export function createParts(options: VaultOptions) {
   const { config, authorizationClient, keyring, cookies, clock, random, log } = options
-  const { publicUrl, oauth, refresh: timing } = config
+  const { oauth, refresh: timing } = config
   const { events, wrapRefresh } = options.observe
   const idleMs = config.session.idleSeconds * 1_000
   const trustMs = config.session.cacheMs
 
   const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic: clock.monotonic })
-  // Two wrappers around the store: one keeps the cache true, the other tries writes again.
-  const reported = reportWrites(options.store, { onTouched: cache.distrust, onChanged: cache.drop })
-  const { retried: onRetried, restored: onRestored } = events
-  const store = createOutbox({ store: reported, clock, log, onRetried, onRestored })
-
-  const paths = { register: PATHS.device, refresh: PATHS.deviceRefresh }
-  const binding = config.session.isBound
-    ? createBinding({ keyring, publicUrl, paths, now: clock.wall })
-    : null
+  const store = createOutbox({
+    store: reportWrites(options.store, { onTouched: cache.distrust, onChanged: cache.drop }),
+    clock,
+    log,
+    onRetried: events.retried,
+    onRestored: events.restored,
+  })
   const revoker = createRevoker({ authorizationClient, log, clock })
   const sessions = createSessions({
     store,
@@ -103,6 +101,7 @@ export function createParts(options: VaultOptions) {
     },
     observe: { events, wrapRefresh },
   })
+  const binding = bindingFor(options)
   const callers = createCallers({
     cookies,
     binding,
@@ -117,4 +116,11 @@ export function createParts(options: VaultOptions) {
   })
 
   return { store, cache, binding, revoker, sessions, tokens, callers }
+}
+
+/** The only part that may be missing: null where sessions are not bound to devices (`SESSION_BINDING`). */
+function bindingFor({ config, keyring, clock }: VaultOptions): Binding | null {
+  if (!config.session.isBound) return null
+  const paths = { register: PATHS.device, refresh: PATHS.deviceRefresh }
+  return createBinding({ keyring, publicUrl: config.publicUrl, paths, now: clock.wall })
 }

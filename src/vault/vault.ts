@@ -43,13 +43,13 @@ export type { Identify, User } from './user.ts'
  */
 export interface Vault extends Callers, Pick<NonceStore, 'claimNonce'>, TryStore {
   /** Creates a provisional session, which lives for 15 s unless it is confirmed. */
-  begin: Sessions['create']
+  begin: Sessions['begin']
   confirm: RecordStore['confirm']
   abandon: Sessions['abandon']
   /** What a look at a session shows; ends it where it has passed a limit. `request`: the one that asks, for the log. */
-  look: Sessions['find']
+  look: Sessions['look']
   /** The browser of this session is active now; false where there is none. Checks no limit: `look` first. */
-  stay: Sessions['touch']
+  stay: Sessions['stay']
   end: Sessions['end']
   revoke: Revoker['revoke']
   /** null: sessions are not bound to devices. */
@@ -94,11 +94,11 @@ export function createVault(options: VaultOptions): Vault {
 
   return {
     ...callers,
-    begin: sessions.create,
+    begin: sessions.begin,
     confirm: store.confirm,
     abandon: sessions.abandon,
-    look: sessions.find,
-    stay: sessions.touch,
+    look: sessions.look,
+    stay: sessions.stay,
     end: sessions.end,
     revoke: revoker.revoke,
     devices: binding === null ? null : devicesOf(binding, store),

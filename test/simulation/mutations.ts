@@ -74,7 +74,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'activity-not-written',
     what: 'activity of a cached session is not recorded',
     file: CALLER,
-    find: 'sessions.touch(caller.key).catch(() => {})',
+    find: 'sessions.stay(caller.key).catch(() => {})',
     put: '',
   },
   {

@@ -48,7 +48,7 @@ async function start(t: Test) {
     obtain: async (session: LiveSession): Promise<Access> => ({ kind: 'token', session }),
   }
   const issuedAt = wall
-  async function find(): Promise<Found> {
+  async function look(): Promise<Found> {
     counts.full += 1
     const record = await store.read(key)
     if (record === null) return { kind: 'ended', reason: 'logout', at: wall }
@@ -68,12 +68,12 @@ async function start(t: Test) {
     cache,
     trustMs: TRUST_MS,
     sessions: {
-      find,
+      look,
       async readState() {
         counts.small += 1
         return await store.readState(key)
       },
-      async touch() {
+      async stay() {
         counts.touches += 1
         if (state.refusesWrites) throw new StoreUnavailable(new Error('no writes'))
         const exists = await store.touch(key)

@@ -91,8 +91,8 @@ t.test('an end by a limit is logged with the request that found it, if one did',
   const { clock, sessions, lines, idle } = start(t)
   clock.pass(10_000)
   const [asked, noticed] = [await idle(), await idle()]
-  await sessions.find(asked, { reqId: 'request-1', address: '203.0.113.9' })
-  await sessions.find(noticed)
+  await sessions.look(asked, { reqId: 'request-1', address: '203.0.113.9' })
+  await sessions.look(noticed)
   const [first, second] = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
   t.match(first, {
     event: 'session.ended',
@@ -111,8 +111,8 @@ t.test(
     const { clock, memory, sessions, granted } = start(t)
     const [kept, dropped] = [newKey(), newKey()]
     const at = clock.wall()
-    const made = await sessions.create(kept, granted(), 'code')
-    await sessions.create(dropped, granted(), 'password')
+    const made = await sessions.begin(kept, granted(), 'code')
+    await sessions.begin(dropped, granted(), 'password')
     t.equal(await memory.queueLength(), 2)
     const { createdAt, idleEndsAt, endsAt, flow } = made.record
     t.ok(createdAt >= at && createdAt <= clock.wall())
@@ -120,8 +120,8 @@ t.test(
     t.match(await memory.read(kept), { createdAt, idleEndsAt, endsAt, client: 'the app' })
     t.equal(await memory.confirm(kept), true)
     clock.pass(15_000)
-    t.equal((await sessions.find(kept)).kind, 'live')
-    t.strictSame(await sessions.find(dropped), { kind: 'ended', reason: null, at: null })
+    t.equal((await sessions.look(kept)).kind, 'live')
+    t.strictSame(await sessions.look(dropped), { kind: 'ended', reason: null, at: null })
   },
 )
 
@@ -131,17 +131,17 @@ t.test(
     const { clock, memory, sessions, sessionsOf, ended, revoked, granted } = start(t)
     const key = newKey()
     const tokens = granted(30_000)
-    await sessions.create(key, tokens, 'code')
+    await sessions.begin(key, tokens, 'code')
     await memory.confirm(key)
     const others = sessionsOf('another client')
-    t.match(await others.find(key), {
+    t.match(await others.look(key), {
       kind: 'live',
       session: { tokens: { refreshToken: null }, record: { endsAt: tokens.expiresAt } },
     })
-    t.match(await sessions.find(key), { kind: 'live', session: { tokens: { refreshToken: {} } } })
+    t.match(await sessions.look(key), { kind: 'live', session: { tokens: { refreshToken: {} } } })
     clock.pass(30_000)
-    t.match(await others.find(key), { kind: 'ended', reason: 'absolute', at: tokens.expiresAt })
-    t.equal((await sessions.find(key)).kind, 'ended')
+    t.match(await others.look(key), { kind: 'ended', reason: 'absolute', at: tokens.expiresAt })
+    t.equal((await sessions.look(key)).kind, 'ended')
     t.strictSame([ended, revoked], [['absolute'], []])
   },
 )
@@ -151,7 +151,7 @@ t.test(
   async (t) => {
     const { base, clock, memory, keyring, sessions, sessionsOf, ended, granted } = start(t)
     const key = newKey()
-    await sessions.create(key, granted(30_000), 'code')
+    await sessions.begin(key, granted(30_000), 'code')
     await memory.confirm(key)
     clock.pass(30_000)
     const newer = granted(30_000)
@@ -161,7 +161,7 @@ t.test(
       await memory.replaceTokens(key, refresh)
       return record
     }
-    t.match(await sessionsOf('another client').find(key), {
+    t.match(await sessionsOf('another client').look(key), {
       kind: 'live',
       session: { record: { gen: 2, endsAt: newer.expiresAt } },
     })
@@ -174,7 +174,7 @@ t.test(
   async (t) => {
     const { base, memory, state, sessions, ended, revoked, granted } = start(t)
     const key = newKey()
-    await sessions.create(key, granted(), 'code')
+    await sessions.begin(key, granted(), 'code')
     state.isDown = true
     sessions.abandon(key)
     await new Promise((resolve) => setImmediate(resolve))
@@ -193,7 +193,7 @@ t.test(
 t.test('the end of a session is counted once, revokes its tokens and removes its queue entry', async (t) => {
   const { memory, state, sessions, ended, revoked, granted } = start(t)
   const key = newKey()
-  await sessions.create(key, granted(), 'code')
+  await sessions.begin(key, granted(), 'code')
   t.equal(await sessions.end(key, 'logout', { gen: 7 }), false, 'the tokens are of another generation')
   t.equal(await sessions.end(key, 'logout'), true)
   t.equal(await sessions.end(key, 'logout'), false)
@@ -203,16 +203,16 @@ t.test('the end of a session is counted once, revokes its tokens and removes its
     [['at', 'rt']],
   )
   t.equal(await memory.queueLength(), 0)
-  t.match(await sessions.find(key), { kind: 'ended', reason: 'logout', at: Number })
+  t.match(await sessions.look(key), { kind: 'ended', reason: 'logout', at: Number })
   state.isDown = true
-  t.strictSame(await sessions.find(key), { kind: 'ended', reason: null, at: null }, 'the reason is not known')
+  t.strictSame(await sessions.look(key), { kind: 'ended', reason: null, at: null }, 'the reason is not known')
 })
 
 t.test('a session whose tokens no configured secret opens is kept', async (t) => {
   const { memory, clock, keyring, sessions, ended } = start(t)
   const key = newKey()
   await memory.create(key, newRecord(clock.wall()), 15_000)
-  t.strictSame(await sessions.find(key), { kind: 'unreadable' })
+  t.strictSame(await sessions.look(key), { kind: 'unreadable' })
   t.not(await memory.read(key), null)
   t.equal(await sessions.end(key, 'logout'), true, 'it can be ended')
   t.strictSame(ended, ['logout'])
@@ -234,7 +234,7 @@ t.test('a session whose tokens no configured secret opens is kept', async (t) =>
 t.test('a refused session ends unless its tokens or its lease are of another attempt', async (t) => {
   const { memory, sessions, ended, revoked, granted } = start(t)
   const [replaced, held, free, gone] = [newKey(), newKey(), newKey(), newKey()]
-  for (const key of [replaced, held, free, gone]) await sessions.create(key, granted(), 'code')
+  for (const key of [replaced, held, free, gone]) await sessions.begin(key, granted(), 'code')
   const record = async (key: RecordKey) => (await memory.read(key))!
   const refuse = (key: RecordKey, record: SessionRecord) =>
     sessions.endRefused({ key, record, tokens: granted() }, { attempt: 'mine', reason: 'invalid_grant' })

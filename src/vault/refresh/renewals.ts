@@ -56,7 +56,7 @@ interface Renewal {
 
 interface RenewalsOptions {
   refresh: Pick<Refresh, 'refresh'>
-  sessions: Pick<Sessions, 'find' | 'readState'>
+  sessions: Pick<Sessions, 'look' | 'readState'>
   /** Whether the token endpoint counts as down. */
   isDown: () => boolean
   timing: RefreshTiming
@@ -136,7 +136,7 @@ export function createRenewals(options: RenewalsOptions): Renewals {
       (await withTimeout(renewal.result, renewal.patientUntil - clock.monotonic()))
     if (access !== null) return access
     // While this process was stalled, another one may have refreshed.
-    const found = await sessions.find(key)
+    const found = await sessions.look(key)
     if (found.kind === 'live' && found.session.record.gen > renewal.laterThan)
       return { kind: 'token', session: found.session }
     return renewal.wait ?? NOT_IN_TIME
@@ -183,7 +183,7 @@ async function renew(
       if (wait !== null) return wait
       renewal.wait = result.kind === 'wait' ? result : null
       if (result.kind === 'wait' && inTime) await pause(Math.min(result.ms + 10, LOOK_EVERY_MS))
-      const looked = sessions.find(key)
+      const looked = sessions.look(key)
       const found = await (result.kind === 'ended' ? looked.catch(nullIfUnavailable) : looked)
       if (found?.kind !== 'live')
         return { kind: 'ended', reason: found?.kind === 'ended' ? found.reason : null }

@@ -79,7 +79,7 @@ export function createRevoker({ authorizationClient, log, clock = SYSTEM_CLOCK }
     }
     const pauseMs = AGAIN_AFTER_MS[tries]
     const mayPause = !stopping && pauseMs !== undefined && clock.monotonic() + pauseMs < endsAt
-    if (undecided.length === 0 || !mayPause) return conclude(revocation, reason ?? revocation.refusal)
+    if (undecided.length === 0 || !mayPause) return logUnrevoked(revocation, reason ?? revocation.refusal)
     revocation.tokens = undecided
     revocation.tries += 1
     pausing.set(
@@ -95,7 +95,7 @@ export function createRevoker({ authorizationClient, log, clock = SYSTEM_CLOCK }
     startNext()
   }
 
-  function conclude({ recordKey }: Revocation, reason: string | null): void {
+  function logUnrevoked({ recordKey }: Revocation, reason: string | null): void {
     if (reason === null) return
     log.warn(
       { event: 'revocation.failed', reason, recordKey: recordKey && inLog(recordKey) },
@@ -133,7 +133,7 @@ export function createRevoker({ authorizationClient, log, clock = SYSTEM_CLOCK }
       stopping = true
       for (const revocation of [...pausing.keys()]) tryAgain(revocation)
       await withTimeout(idle(), withinMs)
-      for (const revocation of waiting.splice(0)) conclude(revocation, 'the process stopped')
+      for (const revocation of waiting.splice(0)) logUnrevoked(revocation, 'the process stopped')
     },
   }
 }

@@ -12,7 +12,7 @@ import { dueAfterMs, dueAt, isGrantedAgain, type RefreshTiming } from './rules.t
 
 interface SchedulerOptions {
   store: Pick<DueQueue, 'claimDue' | 'schedule'>
-  sessions: Pick<Sessions, 'find'>
+  sessions: Pick<Sessions, 'look'>
   joinAttempt: JoinAttempt
   gate: Pick<Gate, 'room' | 'isDown'>
   /** Sessions handled at once. */
@@ -122,7 +122,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   async function handle(key: RecordKey, lateMs: number, storeNow: number): Promise<void> {
     arriving += 1
-    const found = await sessions.find(key).finally(() => {
+    const found = await sessions.look(key).finally(() => {
       arriving -= 1
     })
     switch (found.kind) {

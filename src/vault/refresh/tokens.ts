@@ -13,7 +13,7 @@ import { createScheduler, type Scheduler } from './scheduler.ts'
 
 interface TokensOptions {
   store: OutboxStore
-  sessions: Pick<Sessions, 'find' | 'readState' | 'replaceTokens' | 'endRefused'>
+  sessions: Pick<Sessions, 'look' | 'readState' | 'replaceTokens' | 'endRefused'>
   authorizationClient: Pick<AuthorizationClient, 'refresh'>
   revoker: Revoker
   pace: TokensPace

@@ -189,12 +189,11 @@ function createSender(
   async function tryOnce<Result extends Written>(entry: Entry): Promise<Result> {
     const sentAfter = entries.incidents
     const result = await entry.write()
-    conclude(entry, result, sentAfter)
+    noteReply(entry, result, sentAfter)
     return result as Result
   }
 
-  /** What follows from the reply of the store. */
-  function conclude(entry: Entry, result: Written, sentAfter: number): void {
+  function noteReply(entry: Entry, result: Written, sentAfter: number): void {
     const isRepair = !isPending(entry)
     // An end that finds nothing may have run before: its reply was lost.
     const isAgain = isRepair || entry.settle !== null

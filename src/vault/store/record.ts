@@ -2,8 +2,9 @@ import type { SessionFlow } from '../../config/variables.ts'
 
 /**
  * The record of one session: its facts, what may be done with it, and the rules of each step. Every store runs these
- * rules (memory/store.ts, redis/records.ts, and the simulation). A new fact is a row of `FACTS` and the rule that needs it. A
- * record of 0.2 keeps it only after its next refresh (redis/hash-records.ts).
+ * rules (memory/store.ts, redis/records.ts, and the simulation). A new fact is a row of `FACTS` and the rule that needs it, and
+ * a member of `SessionState` where each call goes by it. A record of 0.2 keeps it only after its next refresh
+ * (redis/hash-records.ts).
  */
 
 /** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */
@@ -93,7 +94,7 @@ export interface SessionRecord extends StoredRecord {
   readonly idleEndsAt: number
 }
 
-/** What a small read shows of a record: enough to know whether a cached session goes on. */
+/** What a small read shows of a record: what each call of a cached session goes by (vault/caller.ts, `trust`). */
 export type SessionState = Pick<SessionRecord, 'gen' | 'seenAt' | 'idleEndsAt' | 'endsAt' | 'bound'>
 
 export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 'flow' | 'client'>

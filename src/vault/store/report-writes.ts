@@ -9,8 +9,9 @@ interface Reports {
 }
 
 /**
- * The store with its writes reported to the cache. A touch that failed is not reported: at worst the cache shows older
- * activity. An end or a replacement that failed is, since it may have run.
+ * The store with its writes reported to the cache: each step that changes what a cached caller goes by (`SessionState` of
+ * record.ts) has its line below. A touch that failed is not reported: at worst the cache shows older activity. An end or a
+ * replacement that failed is, since it may have run.
  */
 export function reportWrites(store: SessionStore, { onTouched, onChanged }: Reports): SessionStore {
   const reported =

@@ -73,12 +73,12 @@ t.test(
     await time.advance(6_000)
     for (const hours of [2, 4]) {
       steps.wall = hours * HOUR
-      t.match(await replica.sessions.find(key), { kind: 'live' })
+      t.match(await replica.sessions.look(key), { kind: 'live' })
       t.match(await request(replica, key, 1), { kind: 'token' })
     }
     t.strictSame(replica.ended, [])
     steps.store = 2 * HOUR
-    t.match(await replica.sessions.find(key), { kind: 'ended', reason: 'absolute' }, 'the store decides')
+    t.match(await replica.sessions.look(key), { kind: 'ended', reason: 'absolute' }, 'the store decides')
   },
 )
 
@@ -87,7 +87,7 @@ t.test('a step of the store clock by an hour ends no session that is in use', as
   await time.advance(60_000)
   steps.store = HOUR
   for (let minute = 0; minute < 90; minute += 1) {
-    t.match(await replica.sessions.find(key), { kind: 'live' })
+    t.match(await replica.sessions.look(key), { kind: 'live' })
     await shared.touch(key)
     await time.advance(60_000)
   }

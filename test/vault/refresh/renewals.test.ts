@@ -164,7 +164,7 @@ t.test('a session without a refresh token ends with its access token', async (t)
     expiresAt: time.now() + 60_000,
     scope: null,
   }
-  await replica.sessions.create(key, granted, 'token')
+  await replica.sessions.begin(key, granted, 'token')
   await shared.confirm(key)
   await time.advance(59_000)
   t.match(await request(replica, key), { kind: 'token' })

@@ -61,7 +61,7 @@ t.test('the end of a session that waits for its last chance is counted as well',
   const replica = addReplica()
   await addSession(replica, 1, 3_600)
   behave({ kind: 'in_doubt', rotates: false })
-  const found = await replica.sessions.find(await addSession(replica, 2, 3_600))
+  const found = await replica.sessions.look(await addSession(replica, 2, 3_600))
   // Forced early in a long lifetime, so the next refresh is due in an hour.
   if (found.kind === 'live') await replica.tokens.obtainAccessToken(found.session, 1)
   t.equal(presentations.length, 1)

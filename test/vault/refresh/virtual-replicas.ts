@@ -284,7 +284,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     /** Creates a session with fresh tokens. `name` determines its key and its token family. */
     async addSession(replica: Replica, name: number, lifeSeconds = LIFE_SECONDS): Promise<RecordKey> {
       const key = createHash('sha256').update(`session ${name}`).digest('hex')
-      await replica.sessions.create(key, issue(name, lifeSeconds), 'code')
+      await replica.sessions.begin(key, issue(name, lifeSeconds), 'code')
       await replica.store.confirm(key)
       return key
     },
@@ -295,7 +295,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       refusedGen?: number,
     ): Promise<Access | { kind: 'store_unavailable' }> {
       try {
-        const found = await replica.sessions.find(key)
+        const found = await replica.sessions.look(key)
         if (found.kind === 'ended') return found
         if (found.kind === 'unreadable') return { kind: 'ended', reason: null }
         return await replica.tokens.obtainAccessToken(found.session, refusedGen)
