@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import type { SessionFlow } from '../config/variables.ts'
@@ -136,15 +136,11 @@ async function addLogin(scope: FastifyInstance, services: LoginOptions): Promise
       schema: SESSION_SCHEMA,
       handler: createSessionInfo({ vault, cookies, requireDevice }),
     })
-    // These hooks respond before the body is read: browsers send any body that a page or a form gives them, and Fastify
-    // refuses types that it cannot read. The handlers, which it requires, never run.
-    const staySignedIn = createStaySignedIn({ vault, cookies, requireDevice })
     inSession.route({
       method: 'POST',
       url: PATHS.session,
       schema: STAY_SCHEMA,
-      onRequest: staySignedIn,
-      handler: staySignedIn,
+      ...beforeBody(createStaySignedIn({ vault, cookies, requireDevice })),
     })
   })
 
@@ -156,9 +152,7 @@ async function addLogin(scope: FastifyInstance, services: LoginOptions): Promise
       method: 'POST',
       url: PATHS.logout,
       schema: LOGOUT_SCHEMA,
-      // As above.
-      onRequest: logout,
-      handler: logout,
+      ...beforeBody(logout),
     })
   })
 
@@ -171,16 +165,17 @@ async function addLogin(scope: FastifyInstance, services: LoginOptions): Promise
   })
 }
 
-/** Both respond before a body is read: they have none. */
 function addDevices(scope: FastifyInstance, { register, refresh }: ReturnType<typeof createDevices>): void {
   const method = 'POST'
   scope.addSchema(INSTRUCTIONS_SCHEMA)
-  scope.route({ method, url: PATHS.device, schema: REGISTER_SCHEMA, onRequest: register, handler: register })
-  scope.route({
-    method,
-    url: PATHS.deviceRefresh,
-    schema: REFRESH_SCHEMA,
-    onRequest: refresh,
-    handler: refresh,
-  })
+  scope.route({ method, url: PATHS.device, schema: REGISTER_SCHEMA, ...beforeBody(register) })
+  scope.route({ method, url: PATHS.deviceRefresh, schema: REFRESH_SCHEMA, ...beforeBody(refresh) })
+}
+
+/**
+ * Responds before the body is read: browsers send any body that a page or a form gives them, and Fastify refuses types that
+ * it cannot read. The handler, which Fastify requires, never runs.
+ */
+function beforeBody(respond: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>) {
+  return { onRequest: respond, handler: respond }
 }

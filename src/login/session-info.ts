@@ -88,14 +88,13 @@ export function createStaySignedIn({
   cookies: SessionCookies
   requireDevice: RequireDevice
 }) {
-  return async function staySignedIn(request: FastifyRequest, reply: FastifyReply): Promise<object> {
+  return async function staySignedIn(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     // Activity is recorded without a look at the limits, so a session that has passed one must be found first.
     requireFacts(request, requireDevice)
     await vault.stay(recordKeyOf(request.session.sessionId))
     await request.session.reload()
     const facts = requireFacts(request, requireDevice)
     renewCookies(request, reply, cookies)
-    // Fastify would read the body after this hook, so the response is sent here.
     return reply.send(facts)
   }
 }
