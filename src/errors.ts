@@ -92,7 +92,7 @@ function usualDetail({ code, title, headers }: Problem): string {
   if (code === 'store_unavailable')
     return "The server cannot use its session store now. Your session may still be valid. The server's log has the cause."
   if (code === 'method_not_allowed' && headers.allow !== undefined)
-    return `Use ${headers.allow.replace(/, (?=\w+$)/, ' or ')}.`
+    return `Use ${either(headers.allow.split(', '))}.`
   return `${title}.`
 }
 
@@ -104,6 +104,11 @@ const EXTRA_HEADERS: Partial<Record<ProblemCode, Record<string, string>>> = {
 
 const EXTRA_MEMBERS: Partial<Record<ProblemCode, Record<string, string>>> = {
   login_required: { loginUrl: PATHS.login },
+}
+
+/** The words of a list of choices in a detail: `A, B or C`. */
+export function either(choices: readonly string[]): string {
+  return new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(choices)
 }
 
 /** An error of the table, to throw. Text as `options` is its detail. */

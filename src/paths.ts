@@ -36,6 +36,11 @@ export function isOwnPath(path: string, hasOperations: boolean): boolean {
   return OWN_FOLDERS.has(firstSegment(path)) || (hasOperations && folderOf(path) === DATA)
 }
 
+/** The path of a base URL, before the paths that are appended to it: '' for a bare origin. */
+export function prefixOf({ pathname }: URL): string {
+  return pathname.replace(/\/$/, '')
+}
+
 /** The first folder of a route pattern, as `/flux` of the routes of a Flux. */
 export function folderOf(pattern: string): string {
   return `/${firstSegment(pattern)}`

@@ -1,7 +1,7 @@
 import { BUILT_IN } from '../../src/config/built-in.ts'
 import { quoted } from '../../src/config/kinds.ts'
 import { mayMatchSamePath, pathOfOperation } from '../../src/config/operation.ts'
-import { ID } from '../../src/paths.ts'
+import { ID, prefixOf } from '../../src/paths.ts'
 
 /** An address of the resource server that the operator gives, taken apart. */
 export interface Sample {
@@ -19,7 +19,7 @@ export function readSample(address: string, baseUrl: string): Sample | string {
   if (!URL.canParse(address)) return `${refused('is no address')}: it must begin with ${baseUrl}/`
   const url = new URL(address)
   const base = new URL(baseUrl)
-  const prefix = base.pathname.replace(/\/$/, '')
+  const prefix = prefixOf(base)
   if (url.username !== '' || url.password !== '')
     return `--draft: an address of ${quoted(url.host)} has a user name or a password: leave it out`
   if (url.origin !== base.origin || !url.pathname.startsWith(`${prefix}/`))

@@ -1,5 +1,6 @@
 import leven from 'leven'
 import { jsonPointer } from '../json.ts'
+import { prefixOf } from '../paths.ts'
 import { isKeyOf } from './certificates.ts'
 import { isInsecure, isLoopback, quoted } from './kinds.ts'
 import { coversPath } from './operation.ts'
@@ -129,7 +130,7 @@ export function operationFaults({ values, partial }: SoundValues): string[] {
 function endpointsBelowBase(values: Partial<Values>): { prefix: string; path: string }[] {
   const { BASE_URL: base, AUTH_URL: auth } = values
   if (!base || !auth) return []
-  const { origin, pathname } = new URL(base)
+  const baseUrl = new URL(base)
   return [
     values.OAUTH_AUTHORIZE_URL === null ? `${auth}/oauth/authorize` : values.OAUTH_AUTHORIZE_URL,
     values.OAUTH_TOKEN_URL === null ? `${auth}/oauth/token` : values.OAUTH_TOKEN_URL,
@@ -137,8 +138,8 @@ function endpointsBelowBase(values: Partial<Values>): { prefix: string; path: st
     values.OAUTH_END_SESSION_URL,
   ]
     .flatMap((url) => (url ? [new URL(url)] : []))
-    .filter((url) => url.origin === origin)
-    .map((url) => ({ prefix: pathname.replace(/\/$/, ''), path: url.pathname }))
+    .filter((url) => url.origin === baseUrl.origin)
+    .map((url) => ({ prefix: prefixOf(baseUrl), path: url.pathname }))
 }
 
 /** Warnings for the start: discouraged flows, lost protection, settings without effect. */

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { Problem, problem } from '../errors.ts'
+import { either, Problem, problem } from '../errors.ts'
 
 /** Sends a problem as a page for a person. */
 export type ProblemPage = (problem: Problem) => unknown
@@ -79,7 +79,7 @@ function validationDetail({ keyword, instancePath, message, params, parentSchema
     return `The member ${member} must be ${String(params.type).replaceAll(',', ' or ')}.`
   if (keyword === 'maxLength' && params.limit === 0) {
     const kinds = [parentSchema?.type ?? []].flat().filter((kind) => kind !== 'string')
-    return `The member ${member} must be ${[...kinds, 'empty'].join(', ').replace(/, (?=\w+$)/, ' or ')}.`
+    return `The member ${member} must be ${either([...kinds, 'empty'])}.`
   }
   if (keyword === 'const') return `The member ${member} must be ${JSON.stringify(params.allowedValue)}.`
   return `The member ${member} ${message ?? 'is not valid'}.`

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Format } from '../config/operation.ts'
-import { problem } from '../errors.ts'
+import { either, problem } from '../errors.ts'
 import { type Weighted, weighted } from '../http/weights.ts'
 
 /** The media type that names a format to the resource server, in `Accept` and, as documented, in `Content-Type`. */
@@ -26,7 +26,7 @@ const ACCEPTED: readonly (readonly [type: string, format: Format])[] = [
 export function namedFormat(value: string, formats: readonly Format[]): Format {
   const name = value.toUpperCase()
   for (const format of formats) if (format === name) return format
-  throw problem('invalid_request', `The parameter format must be ${inWords(formats)}.`)
+  throw problem('invalid_request', `The parameter format must be ${either(formats)}.`)
 }
 
 /**
@@ -53,12 +53,8 @@ export function acceptedFormat(
   // Clients that are generated name JSON in each request, whatever the operation responds with.
   if (best === null && !formats.includes('JSON') && ranges.some(({ name }) => name === 'application/json'))
     return typedFormat(contentType, formats)
-  if (best === null) throw problem('not_acceptable', `This comes as ${inWords(formats)}.`)
+  if (best === null) throw problem('not_acceptable', `This comes as ${either(formats)}.`)
   return best.format
-}
-
-function inWords(formats: readonly Format[]): string {
-  return formats.join(', ').replace(/, (?=\w+$)/, ' or ')
 }
 
 function typedFormat(contentType: string | undefined, formats: readonly Format[]): Format {

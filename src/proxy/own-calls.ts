@@ -2,6 +2,7 @@ import { Pool } from 'undici'
 import type { Config } from '../config/config.ts'
 import type { Format } from '../config/operation.ts'
 import { connectorTo, readStart } from '../egress.ts'
+import { prefixOf } from '../paths.ts'
 import type { Secret } from '../secret.ts'
 import { MEDIA_TYPE } from './formats.ts'
 import { fixedHeaders } from './headers.ts'
@@ -36,8 +37,9 @@ export function createOwnCalls(
   { baseUrl, egress, upstream }: Pick<Config, 'baseUrl' | 'egress' | 'upstream'>,
   { connections, connectMs, timeoutMs, maxBytes }: Limits,
 ) {
-  const { origin, pathname } = new URL(baseUrl)
-  const pool = new Pool(origin, { connections, connect: connectorTo(baseUrl, egress, connectMs) })
+  const base = new URL(baseUrl)
+  const pool = new Pool(base.origin, { connections, connect: connectorTo(baseUrl, egress, connectMs) })
+  const prefix = prefixOf(base)
   const fixed = fixedHeaders(upstream.headers)
 
   return {
@@ -54,7 +56,7 @@ export function createOwnCalls(
       ].join('&')
       const response = await pool.request({
         method,
-        path: `${pathname.replace(/\/$/, '')}${path}${query === '' ? '' : `?${query}`}`,
+        path: `${prefix}${path}${query === '' ? '' : `?${query}`}`,
         headers: [
           ...[...fixed, 'x-request-id', requestId, 'accept', format === null ? '*/*' : MEDIA_TYPE[format]],
           ...(namesFormat || body !== undefined ? ['content-type', MEDIA_TYPE[format ?? 'JSON']] : []),

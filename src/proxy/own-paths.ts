@@ -1,5 +1,5 @@
 import type { Operation, Segment } from '../config/operation.ts'
-import { DATA, WAC } from '../paths.ts'
+import { DATA, prefixOf, WAC } from '../paths.ts'
 import { compileParameter } from './operation.ts'
 import type { AccountRules } from './outgoing-request.ts'
 
@@ -14,8 +14,9 @@ export function createOwnPaths(
   operations: readonly Operation[],
   accounts: AccountRules,
 ): (location: string) => string | null {
-  const { origin, pathname } = new URL(baseUrl)
-  const prefix = pathname.replace(/\/$/, '')
+  const base = new URL(baseUrl)
+  const { origin } = base
+  const prefix = prefixOf(base)
   const readable = operations.filter(({ method }) => method === 'GET').map(compile)
 
   return (location) => {

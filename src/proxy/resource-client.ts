@@ -5,6 +5,7 @@ import type { EgressProxy } from '../config/egress.ts'
 import type { FixedHeader, TokenShape } from '../config/upstream.ts'
 import { closeSlowly } from '../http/connections.ts'
 import { relayedHeaders } from '../http/headers.ts'
+import { prefixOf } from '../paths.ts'
 import { fixedHeaders, headersToSend } from './headers.ts'
 import { challengeNamesInsufficientScope, challengeNamesInvalidToken } from './invalid-token.ts'
 import type { Call, OutgoingRequest } from './outgoing-request.ts'
@@ -112,7 +113,7 @@ export function createResourceClient(options: ResourceClientOptions): ResourceCl
   const shared: Shared = {
     kept: places(true),
     fresh: places(false),
-    prefix: base.pathname.replace(/\/$/, ''),
+    prefix: prefixOf(base),
     tokenIn,
     via: options.via ?? true,
     fixedHeaders: fixedHeaders(options.headers ?? []),

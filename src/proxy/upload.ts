@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { PassThrough, type Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { UploadRules } from '../config/operation.ts'
-import { problem } from '../errors.ts'
+import { either, problem } from '../errors.ts'
 import { permitLongBody } from '../http/connections.ts'
 
 /** A browser that sends less of an upload in the time of a slow reader would occupy a connection for hours. */
@@ -13,7 +13,7 @@ export function requireUpload({ headers }: FastifyRequest, { types, limitBytes }
   const { 'content-encoding': encoding = 'identity', 'content-type': type = '' } = headers
   const essence = type.split(';', 1)[0]!.trim().toLowerCase()
   if (!types.includes(essence) || encoding !== 'identity') {
-    const detail = `The body must be ${types.join(', ').replace(/, (?=[^,]+$)/, ' or ')}, without a content coding.`
+    const detail = `The body must be ${either(types)}, without a content coding.`
     throw problem('unsupported_media_type', detail)
   }
   const { 'content-length': length } = headers
