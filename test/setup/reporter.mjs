@@ -1,11 +1,13 @@
-// What a test run prints: one line for each file, the failures in full at the end, then what was skipped and the totals.
-// On a terminal the last line shows the progress, and failures are shown as they come.
+// What a test run prints: one line for each file, the failures in full at the end, with what their files have printed, then
+// what was skipped and the totals. On a terminal the last line shows the progress, and failures are shown as they come.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { Transform } from 'node:stream'
 import { Parser } from 'tap-parser'
 import { stringify } from 'yaml'
 
 const DURATIONS = '.tap/durations.json'
+/** Lines of `console.log` that are kept of one file: the last ones. */
+const MOST_PRINTED = 200
 /** What tap adds to a failure that no reader needs. */
 const NOT_SHOWN = ['source', 'tapCaller', 'stack', 'at', 'diff', 'found', 'wanted', 'compare', 'command']
 
@@ -18,12 +20,23 @@ export default class Reporter extends Transform {
   #durations = new Map()
   #counts = { passed: 0, failed: 0, skipped: 0 }
   #failures = []
+  #file = ''
+  /** Lines by file. */
+  #printed = new Map()
   #skips = new Map()
 
   constructor() {
     super()
     this.#parser.on('plan', ({ end }) => {
       this.#files = end
+    })
+    // What is no TAP: `console.log` of a test. tap leaves `console.error` to the terminal.
+    this.#parser.on('extra', (text) => {
+      const before = this.#printed.get(this.#file) ?? []
+      this.#printed.set(this.#file, [...before, text.replace(/^ {4}/, '')].slice(-MOST_PRINTED))
+    })
+    this.#parser.on('child', ({ name }) => {
+      this.#file = name
     })
     this.#watch(this.#parser, '', null)
   }
@@ -61,8 +74,10 @@ export default class Reporter extends Transform {
   #endFile({ name, time }, failures) {
     const ms = time ?? 0
     this.#durations.set(name, ms)
+    if (failures.length === 0) this.#printed.delete(name)
     if (this.#isTerminal) {
       for (const failure of failures) this.#print(`\r\x1b[K${textOf(failure)}\n`)
+      if (failures.length > 0) this.#print(this.#printedBy(name))
       this.#print(`\r\x1b[K${this.#progress()}`)
     } else {
       const verdict = failures.length === 0 ? 'ok' : 'FAILED'
@@ -99,6 +114,9 @@ export default class Reporter extends Transform {
     if (this.#isTerminal) this.#print('\r\x1b[K')
     if (this.#failures.length > 0) this.#print('\nWhat failed:\n')
     for (const failure of this.#failures) this.#print(`\n${textOf(failure)}`)
+    // Before the first file.
+    this.#printed.delete('')
+    for (const file of this.#printed.keys()) this.#print(this.#printedBy(file))
     for (const [why, tests] of this.#skips) this.#print(`\nSkipped: ${why}\n  ${tests.join('\n  ')}\n`)
     // A run that ends without a verdict of its own, as after a signal, has failed.
     if (!ok && this.#counts.failed === 0) this.#counts.failed = 1
@@ -108,6 +126,14 @@ export default class Reporter extends Transform {
       `\n${passed} passed, ${failed} failed, ${skipped} skipped (${this.#durations.size} of ${this.#files} files, ${seconds} s)\n`,
     )
     writeDurations(Object.fromEntries(this.#durations))
+  }
+
+  /** What a file that has failed has printed. */
+  #printedBy(file) {
+    const lines = this.#printed.get(file)
+    return lines === undefined
+      ? ''
+      : `\nPrinted by ${file}:\n    ${lines.join('').trimEnd().replaceAll('\n', '\n    ')}\n`
   }
 
   #print(text) {

@@ -55,6 +55,17 @@ t.test('a run prints each file, each failure once, each skip at the end, and the
   t.match(printed, /\n2 passed, 1 failed, 1 skipped \(2 of 2 files, \d+ s\)\n$/)
 })
 
+t.test('what a file prints is shown if a test of it fails', async (t) => {
+  const printed = report(
+    RUN.replace(/ {4}# Subtest: it counts\n/, '    seen by a\n$&').replace(
+      / {4}ok 1 - three\n/,
+      '    seen by b\n$&',
+    ),
+  )
+  t.match(printed, '\nPrinted by a.test.ts:\n    seen by a\n')
+  t.notMatch(printed, 'seen by b')
+})
+
 t.test('a file that fails without a failed test is a failure', async (t) => {
   const printed = report(`TAP version 14
 1..1
