@@ -164,7 +164,11 @@ t.test('the configuration holds the value of every variable', async (t) => {
     OTEL_EXPORTER_OTLP_CLIENT_KEY: own.keyFile,
   }
   const lacks = VARIABLE_NAMES.filter((name) => !Object.hasOwn(env, name))
-  t.strictSame(lacks.sort(), ELSEWHERE.sort())
+  t.strictSame(
+    lacks.sort(),
+    ELSEWHERE.sort(),
+    'each variable has a value in env above, or a place in ELSEWHERE',
+  )
   t.strictSame(revealed(configOf(env)), {
     ...DEFAULTS,
     publicUrl: 'http://localhost:3000',

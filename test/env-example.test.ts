@@ -25,27 +25,30 @@ const rows = [...page.matchAll(/^\| `([A-Z_]+)`(.*)$/gm)].map(([line, name = '']
 const exampleEnv = parseEnv(example) as Record<string, string>
 
 t.test('.env.example lists exactly the variables that are read, with meaning and default', async (t) => {
-  t.strictSame([...example.matchAll(/^#?([A-Z_]+)=/gm)].map(([, name]) => name).sort(), names)
-  t.strictSame(entries.map(({ name }) => name).sort(), names, 'each has a comment')
-  for (const variable of variables) {
-    const entry = entries.find(({ name }) => name === variable.name)
-    t.ok(entry?.comment.startsWith(`# ${variable.meaning}`), `${variable.name}: ${variable.meaning}`)
+  const listed = [...example.matchAll(/^#?([A-Z_]+)=/gm)].map(([, name]) => name)
+  t.strictSame(listed.sort(), names, '.env.example: a line for each variable of src/config/variables.ts')
+  t.strictSame(entries.map(({ name }) => name).sort(), names, 'a comment with its meaning above each line')
+  for (const entry of entries) {
+    const variable = variables.find(({ name }) => name === entry.name)
+    if (variable === undefined) continue
+    t.ok(entry.comment.startsWith(`# ${variable.meaning}`), `${variable.name}: ${variable.meaning}`)
     t.equal(
-      entry?.isSet,
+      entry.isSet,
       variable.required || ['REDIS_URL', 'WAC'].includes(variable.name),
       `${variable.name} is set`,
     )
-    if (!entry?.isSet) t.equal(entry?.value, variable.default ?? '', `${variable.name}: default`)
+    if (!entry.isSet) t.equal(entry.value, variable.default ?? '', `${variable.name}: default`)
     const file = `${variable.name}_FILE`
-    if (variable.secret) t.match(entry?.comment, file)
-    else t.notMatch(entry?.comment, file)
+    if (variable.secret) t.match(entry.comment, file)
+    else t.notMatch(entry.comment, file)
   }
 })
 
 t.test('docs/configuration.md lists exactly them, with default, range and words', async (t) => {
-  t.strictSame(rows.map(({ name }) => name).sort(), names)
-  for (const variable of variables) {
-    const { cells } = rows.find((row) => row.name === variable.name) ?? { cells: [] }
+  t.strictSame(rows.map(({ name }) => name).sort(), names, 'docs/configuration.md: a row for each variable')
+  for (const { name: found, cells } of rows) {
+    const variable = variables.find(({ name }) => name === found)
+    if (variable === undefined) continue
     const [, name, fallback = ''] = cells
     t.equal(name, `\`${variable.name}\`${variable.secret ? ' (secret)' : ''}`)
     const [before, range] = fallback.split(' (')

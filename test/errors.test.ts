@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { PROBLEM_CODES, Problem, type ProblemCode, problem, unavailable } from '../src/errors.ts'
 import { OTHER_ERROR } from '../src/http/openapi.ts'
+import { tableRows } from './helpers/documentation.ts'
 import { shared } from './helpers/shared.ts'
 
 /** Codes and statuses are relied upon by browsers: a change here is a breaking change. */
@@ -36,9 +37,42 @@ const STATUS: Record<ProblemCode, number> = {
 
 const entries = Object.entries(STATUS) as [ProblemCode, number][]
 
-t.test('no code is missing here', (t) => {
-  t.strictSame(Object.keys(STATUS).sort(), [...PROBLEM_CODES].sort())
-  t.end()
+/** The codes of a cell, as `a`, `b`; none where it has other words. */
+const codesOf = (cell = ''): string[] =>
+  /^`[a-z_]+`(?:, `[a-z_]+`)*$/.test(cell) ? cell.replaceAll('`', '').split(', ') : []
+
+const onSpaPage = tableRows('docs/spa.md', 'Errors').map(([statuses = '', codes]) => ({
+  statuses: statuses.split(', '),
+  codes: codesOf(codes),
+}))
+const explained = tableRows('docs/troubleshooting.md', 'Error codes').map(([codes, ...cells]) => ({
+  codes: codesOf(codes),
+  cells,
+}))
+/** Those of the client itself. */
+const OF_CLIENT = ['answered_by_page', 'sign_in_loop', 'unreachable']
+const [ofClient = ''] = /type ErrorCode =.*?\n\n/s.exec(readFileSync('client/bff-client.ts', 'utf8')) ?? []
+
+/** Where else each code stands, and what belongs there. */
+const PLACES: Readonly<Record<string, string[]>> = {
+  'STATUS in this test: its status': Object.keys(STATUS),
+  'ErrorCode in client/bff-client.ts: its name': [...ofClient.matchAll(/'(\w+)'/g)]
+    .map(([, code]) => code!)
+    .filter((code) => !OF_CLIENT.includes(code)),
+  'docs/spa.md, "Errors": a row with its status': [...new Set(onSpaPage.flatMap(({ codes }) => codes))],
+  'docs/troubleshooting.md, "Error codes": one row with cause and fix': explained.flatMap(
+    ({ codes }) => codes,
+  ),
+}
+
+for (const [place, codes] of Object.entries(PLACES))
+  t.test(`each code of src/errors.ts is in ${place}`, async (t) =>
+    t.strictSame(codes.sort(), [...PROBLEM_CODES].sort()),
+  )
+
+t.test('docs/troubleshooting.md has cause and fix of each code', async (t) => {
+  for (const { codes, cells } of explained)
+    t.equal(cells.filter((cell) => cell !== '').length, 2, codes.join())
 })
 
 t.test('each code has status, title and body by RFC 9457, a 401 a challenge (RFC 9110 11.6.1)', async (t) => {
@@ -105,17 +139,8 @@ t.test('a 503 carries Retry-After in whole seconds, at least one', async (t) => 
 })
 
 t.test('docs/spa.md lists each code under its status', async (t) => {
-  const page = readFileSync('docs/spa.md', 'utf8')
-  const rows = [...page.matchAll(/^\| ([^|]+) \| ((?:`[a-z_]+`(?:, )?)+) \|/gm)].map(([, status, codes]) => ({
-    statuses: status!.split(', '),
-    codes: codes!.replaceAll('`', '').split(', '),
-  }))
-  t.strictSame(
-    [...new Set(rows.flatMap(({ codes }) => codes).filter(isCode))].sort(),
-    [...PROBLEM_CODES].sort(),
-  )
   for (const [code, status] of entries) {
-    const listed = rows.filter(({ codes }) => codes.includes(code)).flatMap(({ statuses }) => statuses)
+    const listed = onSpaPage.filter(({ codes }) => codes.includes(code)).flatMap(({ statuses }) => statuses)
     const expected = code === 'upstream_error' ? "the upstream's" : String(status)
     t.ok(listed.includes(expected), `${code}: ${expected}`)
   }

@@ -23,6 +23,9 @@ const FILES = [
   },
 ]
 
+/** Where the server runs from its sources. */
+const NEVER_BUILT = 'The browser client was never built: npm run build makes it.'
+
 /** Serves the browser client that fits this server. */
 export const browserClient = fastifyPlugin(
   async (server) => {
@@ -49,8 +52,7 @@ export const browserClient = fastifyPlugin(
           },
         },
         handler(request: FastifyRequest, reply: FastifyReply) {
-          // Run from sources that were never built.
-          if (text === null) throw problem('not_found')
+          if (text === null) throw problem('not_found', NEVER_BUILT)
           reply.header('etag', etag).header('cache-control', 'no-cache')
           if (request.headers['if-none-match'] === etag) return reply.code(304).send()
           return reply.type(`${type}; charset=utf-8`).send(text)

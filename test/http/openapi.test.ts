@@ -1,11 +1,12 @@
 import t from 'tap'
+import { BUILT_IN } from '../../src/config/built-in.ts'
 import { VERSION } from '../../src/version.ts'
 import { shared } from '../helpers/shared.ts'
 import type { Bff } from '../helpers/system.ts'
 
 interface Document {
   info: { version: string }
-  paths: Record<string, Record<string, { security?: object[] }>>
+  paths: Record<string, Record<string, { summary?: string; security?: object[] }>>
 }
 
 const documentOf = async (bff: Bff) =>
@@ -37,11 +38,21 @@ for (const [env, more] of [
     t.strictSame(operations.sort(), [...ALWAYS, ...more].sort())
     for (const operation of operations) {
       const [method, path] = operation.split(' ') as [string, string]
-      const { status } = await bff.browser().fetch(at(path), { method })
-      t.notOk([404, 405].includes(status), `${operation}: ${status}`)
+      const { status, text } = await bff.browser().fetch(at(path), { method })
+      t.notOk([404, 405].includes(status), `${operation}: ${status} ${text}`)
     }
   })
 }
+
+t.test('each operation that is built in has routes', async (t) => {
+  const { bff } = await shared({})
+  const { paths } = await documentOf(bff)
+  const served = new Set(
+    Object.values(paths).flatMap((item) => Object.values(item).map(({ summary }) => summary)),
+  )
+  for (const { name } of BUILT_IN)
+    t.ok(served.has(name), `${name} of src/config/built-in.ts: a file and a line in src/proxy/routes.ts`)
+})
 
 t.test('OpenAPI has the version, and makes the session optional where the application reads', async (t) => {
   const env = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: '*' }
