@@ -451,7 +451,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {
-    if (this.connection!.broken) {
+    // undici has compared a length that the response names.
+    if (this.connection!.broken && this.head.headers['content-length'] === undefined) {
       this.onResponseError(controller, new Error('the connection broke before the end of the response'))
       return
     }

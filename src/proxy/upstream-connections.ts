@@ -1,6 +1,10 @@
+import type { Socket } from 'node:net'
 import { type buildConnector, Client, type Dispatcher } from 'undici'
 import type { EgressProxy } from '../config/egress.ts'
 import { connectorBy } from '../egress.ts'
+
+/** For what the peer sent before it closed to be read. */
+const READ_FIRST_MS = 100
 
 /** What uses a connection, one at a time. */
 interface User extends Dispatcher.DispatchHandler {
@@ -121,9 +125,11 @@ export class Connection {
       this.isOpen = true
       this.wasOpen = false
       this.broken = false
-      socket.on('error', () => {
+      const noteBroken = (): void => {
         this.broken = true
-      })
+      }
+      socket.on('error', noteBroken)
+      if (!this.options.kept) reportFailedWritesLate(socket, noteBroken)
       socket.on('close', () => {
         if (client === this.client) this.isOpen = false
       })
@@ -132,4 +138,22 @@ export class Connection {
     if (waits === null) done(...result)
     else void waits.then(() => done(...result))
   }
+}
+
+/**
+ * A peer that refuses a request before it has read the body may respond and close at once. The next write then fails, and
+ * Node would destroy the socket with the response unread.
+ */
+function reportFailedWritesLate(socket: Socket, onFailure: () => void): void {
+  type Done = (error?: Error | null) => void
+  const late =
+    (done: Done): Done =>
+    (error) => {
+      if (!error) return done()
+      onFailure()
+      setTimeout(done, READ_FIRST_MS, error)
+    }
+  const { _write, _writev } = socket
+  socket._write = (chunk, encoding, done) => _write.call(socket, chunk, encoding, late(done))
+  if (_writev) socket._writev = (chunks, done) => _writev.call(socket, chunks, late(done))
 }

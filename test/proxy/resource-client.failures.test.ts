@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import net, { type Socket } from 'node:net'
 import { setTimeout as wait } from 'node:timers/promises'
+import { Worker } from 'node:worker_threads'
 import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
 import { unlessHeldUp } from '../helpers/wait.ts'
@@ -127,6 +128,28 @@ for (const [method, repeatable] of Object.entries(REPEATABLE))
         t.equal(upstream.received.length, repeatable ? 5 : 4)
       },
     )
+
+/** Responds to the head of a request and closes without having read the body: in a thread, so that it does so while we write. */
+const CLOSES_EARLY = `
+  const { parentPort, workerData } = require('node:worker_threads')
+  const server = require('node:net').createServer((socket) => {
+    socket.on('error', () => {})
+    socket.once('data', () => {
+      socket.pause()
+      socket.write(workerData, () => socket.destroy())
+    })
+  })
+  server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port))`
+
+t.test('a response to an unread body arrives, although the resource server has closed', async (t) => {
+  const worker = new Worker(CLOSES_EARLY, { eval: true, workerData: OK.replace('200 OK', '413 Too Large') })
+  t.teardown(() => worker.terminate())
+  const [upstreamPort] = (await once(worker, 'message')) as [number]
+  const { port } = await bff(t, { baseUrl: `http://127.0.0.1:${upstreamPort}` })
+  const body = '#'.repeat(8_000_000)
+  const head = [...PUT.slice(0, -1), `Content-Length: ${body.length}`]
+  for (let call = 0; call < 10; call += 1) t.equal((await rawBrowser(t, port, head, body).answer).status, 413)
+})
 
 for (const [when, text] of [
   ['before the head', ''],
