@@ -64,6 +64,9 @@ async function explainEnded(
   return true
 }
 
+/** As many digits of an id has a log line. */
+const LOG_DIGITS = 12
+
 const WHY: Readonly<Record<EndReason, string>> = {
   logout: 'its user signed out',
   idle: 'its browser was not active for SESSION_IDLE_SECONDS',
@@ -80,7 +83,9 @@ function whyOf(reason: string): string {
 }
 
 function whereLogged(id: string): string {
-  return `In the log of all replicas, login.succeeded with "recordKey":"${inLog(id)}" says when a session began, session.ended when and why it ended, and whose it was.`
+  const shown = inLog(id)
+  const key = shown.length < LOG_DIGITS ? `a "recordKey" that begins with ${shown}` : `"recordKey":"${shown}"`
+  return `In the log of all replicas, login.succeeded with ${key} says when a session began, session.ended when and why it ended, and whose it was.`
 }
 
 type Tokens = NonNullable<ReturnType<typeof openTokens>>['tokens']
@@ -88,6 +93,7 @@ type Tokens = NonNullable<ReturnType<typeof openTokens>>['tokens']
 function factsOf(key: RecordKey, record: SessionRecord, tokens: Tokens | null, now: number) {
   return {
     id: key,
+    now: iso(now),
     createdAt: iso(record.createdAt),
     flow: record.flow,
     client: record.client,
@@ -105,6 +111,8 @@ function factsOf(key: RecordKey, record: SessionRecord, tokens: Tokens | null, n
     /** Presentations of this refresh token after which it may be used up. */
     doubts: record.doubts,
     refreshUnderWayUntil: record.leaseUntil > now ? iso(record.leaseUntil) : null,
+    /** Whether the newest try to refresh brought no tokens. */
+    refreshFails: record.doubts > 0 || record.retryAt > 0,
     noRefreshBefore: record.retryAt > now ? iso(record.retryAt) : null,
     /** Whether the session cookie alone is worth nothing. `registered`: the device has a key and has not proven it yet. */
     device: deviceOf(record),
@@ -123,9 +131,11 @@ function deviceOf({ device, bound }: SessionRecord): keyof typeof DEVICES {
 }
 
 function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
-  const { user, passedLimit: passed, accessTokenExpiresAt: expires } = facts
+  const { user, passedLimit: passed } = facts
+  const last =
+    facts.lastRefreshAt === null ? '' : `${facts.refreshes === 1 ? '' : ', last'} at ${facts.lastRefreshAt}`
   const sentences = [
-    `Session ${inLog(facts.id)} began at ${facts.createdAt}, by the flow ${facts.flow} of the client ${facts.client}.`,
+    `Session ${inLog(facts.id)} began at ${facts.createdAt}, by the flow ${facts.flow} of the client ${facts.client}. It is now ${facts.now}.`,
     facts.readable
       ? user === null
         ? 'The platform did not say whose it is.'
@@ -136,26 +146,50 @@ function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
       : `It has passed its ${passed} limit and ends when a replica looks at it.`,
     facts.refreshes === 0
       ? 'Its tokens were not refreshed yet.'
-      : `Its tokens were refreshed ${facts.refreshes} times${facts.lastRefreshAt === null ? '' : `, last at ${facts.lastRefreshAt}`}.`,
+      : `Its tokens were refreshed ${times(facts.refreshes)}${last}.`,
     DEVICES[facts.device],
   ]
-  if (expires !== null)
-    sentences.push(
-      facts.refreshable
-        ? `The access token expires at ${expires} and is refreshed before.`
-        : `The access token expires at ${expires}. There is no refresh token, so the session ends then.`,
-    )
+  sentences.push(...ofAccessToken(facts))
   if (facts.refreshUnderWayUntil !== null)
     sentences.push(
       `A replica may present the refresh token, or refreshes pause after a failover, until ${facts.refreshUnderWayUntil}.`,
     )
   else if (facts.doubts > 0)
     sentences.push(
-      `The refresh token was presented ${facts.doubts} times without a readable response, so it may be used up. It is presented again when the access token has expired; if the platform refuses it then, the session ends with the reason refused.`,
+      `The refresh token was presented ${times(facts.doubts)} without an answer that says whether it is used up (refresh.in_doubt in the log has what came). It is presented again, at the latest when the access token has expired; if the platform refuses it then, the session ends with the reason refused.`,
     )
   if (facts.noRefreshBefore !== null)
     sentences.push(`After a failure no refresh is tried before ${facts.noRefreshBefore}.`)
   return sentences
+}
+
+function ofAccessToken({
+  accessTokenExpiresAt: expires,
+  refreshable,
+  refreshFails,
+  now,
+}: ReturnType<typeof factsOf>): string[] {
+  if (expires === null) return []
+  const isOver = expires <= now
+  if (!refreshable)
+    return isOver
+      ? [`The access token expired at ${expires}. There is no refresh token, so the session ends.`]
+      : [`The access token expires at ${expires}. There is no refresh token, so the session ends then.`]
+  if (!isOver)
+    return [
+      refreshFails
+        ? `The newest try to refresh failed. Calls work until the access token expires at ${expires}.`
+        : `The access token expires at ${expires} and is refreshed before.`,
+    ]
+  return [
+    refreshFails
+      ? `The access token expired at ${expires}, and the newest try to refresh failed. Calls get 503 authorization_server_unavailable until one succeeds; the user stays signed in.`
+      : `The access token expired at ${expires}. The next call refreshes it first, if no replica does.`,
+  ]
+}
+
+function times(count: number): string {
+  return count === 1 ? 'once' : `${count} times`
 }
 
 function iso(epochMs: number): string {

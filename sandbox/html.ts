@@ -19,6 +19,7 @@ main { width: 100%; max-width: 26rem; padding: 1.5rem; border-radius: .875rem; b
 h1 { margin: 0 0 .75rem; font-size: 1.375rem; line-height: 1.25; }
 p { margin: 0 0 1rem; overflow-wrap: anywhere; }
 form { margin-bottom: 1.25rem; }
+form + form { margin-top: -.75rem; }
 .soft { color: var(--soft); font-size: .9375rem; }
 .alarm { color: var(--alarm); font-weight: 600; }
 label { display: block; margin-bottom: .25rem; font-weight: 600; }

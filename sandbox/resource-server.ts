@@ -173,10 +173,21 @@ function echo(operation: string): Work {
     const row = { wType: 'Echo', operation, method, path: url.split('?')[0]! }
     return rowsResponse(request, query, [row], 'echoed', {
       ...row,
-      query: Object.fromEntries([...query].filter(([name]) => name !== 'access_token')),
+      query: echoedQuery(query),
       body: readBody(bytesOf(request.body)),
     })
   }
+}
+
+/** A parameter that came several times is a list. */
+function echoedQuery(query: URLSearchParams): Record<string, string | string[]> {
+  const names = [...new Set(query.keys())].filter((name) => name !== 'access_token')
+  return Object.fromEntries(
+    names.map((name) => {
+      const [first = '', ...more] = query.getAll(name)
+      return [name, more.length === 0 ? first : [first, ...more]]
+    }),
+  )
 }
 
 /** A body as JSON; of one that is none its length. */

@@ -124,10 +124,13 @@ export function startScenarios(page: Page) {
   const verdict = byId('verdict', HTMLElement)
   const buttons = new Map<Scenario, HTMLButtonElement>()
   let running: Scenario | null = null
+  /** Whose verdict is shown. */
+  let shown: Scenario | null = null
   let signedIn = false
 
   const nameOf = ({ name }: Scenario): string => (typeof name === 'string' ? name : name(page))
   const needsSession = (scenario: Scenario): boolean => !THEFTS.includes(scenario)
+  const endsSession = ({ id }: Scenario): boolean => id === 'revoked'
 
   // A disabled button would lose the focus and could not say why it does nothing.
   const update = (): void => {
@@ -152,6 +155,7 @@ export function startScenarios(page: Page) {
       return
     }
     running = scenario
+    shown = scenario
     outcome.dataset.result = scenario.id
     delete verdict.dataset.tone
     claim.replaceChildren(element('strong', '', `${nameOf(scenario)}.`), ` ${scenario.claim}`)
@@ -168,6 +172,13 @@ export function startScenarios(page: Page) {
     verdict.textContent = text
     running = null
     update()
+  }
+
+  const clear = (): void => {
+    shown = null
+    delete outcome.dataset.result
+    delete verdict.dataset.tone
+    verdict.textContent = ''
   }
 
   const add = (place: HTMLElement, scenario: Scenario, className = 'button'): void => {
@@ -187,7 +198,10 @@ export function startScenarios(page: Page) {
   return {
     /** Shows whether the buttons can be used. */
     showSession(isSignedIn: boolean): void {
+      const isOver = signedIn && !isSignedIn && running === null
       signedIn = isSignedIn
+      // Its “Still signed in.” is no longer true.
+      if (isOver && shown !== null && needsSession(shown) && !endsSession(shown)) clear()
       if (running === null) progress.textContent = ''
       update()
     },

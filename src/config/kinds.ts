@@ -171,22 +171,34 @@ export const NETWORK = printable(
   },
 )
 
-/** The URL, or why it is refused. Text that may hold credentials is never printed. */
-export function parseUrl(text: string): URL | Refused {
-  if (text.includes('@')) return new Refused('must not hold an @ (no user name or password)')
-  if (/[?#]/.test(text)) return new Refused('must not have a query or a fragment')
+/**
+ * Every fault of a URL, and the URL without its user name, query and fragment; null where there is none. Text that may
+ * hold credentials is never printed.
+ */
+export function readUrl(text: string): { readonly url: URL | null; readonly faults: string[] } {
+  const faults: string[] = []
+  const at = text.lastIndexOf('@')
+  if (at >= 0) faults.push('must not hold an @ (no user name or password)')
+  // A password may hold anything: what follows is about the text without it.
+  const bare = at < 0 ? text : `${/^https?:\/\//i.exec(text)?.[0] ?? ''}${text.slice(at + 1)}`
+  if (/[?#]/.test(bare)) faults.push('must not have a query or a fragment')
   // The URL parser drops tabs and newlines, turns `\` into `/` and accepts `https:host`: all are mistakes here.
-  const plain = /^https?:\/\/[^/]/i.test(text) && !/[\s\\]/.test(text)
-  if (plain && URL.canParse(text)) return new URL(text)
-  return new Refused(`must be a URL that begins with https:// (or http://), but is ${quoted(text)}`)
+  const plain = /^https?:\/\/[^/]/i.test(bare) && !/[\s\\]/.test(bare)
+  const url = plain && URL.canParse(bare) ? new URL(bare.replace(/[?#].*/s, '')) : null
+  if (url === null) {
+    const shown = faults.length === 0 ? `, but is ${quoted(text)}` : ''
+    faults.push(`must be a URL that begins with https:// (or http://)${shown}`)
+  }
+  return { url, faults }
 }
 
 /** A URL in its normal form, without one trailing slash. */
 export const ADDRESS: Kind<string> = {
   accepts: 'a URL without user name, query and fragment',
   read(text) {
-    const url = parseUrl(text)
-    return url instanceof Refused ? url : url.href.replace(/\/$/, '')
+    const { url, faults } = readUrl(text)
+    const address = url?.href.replace(/\/$/, '')
+    return address === undefined || faults.length > 0 ? new Refused(faults, address) : address
   },
 }
 
@@ -194,9 +206,10 @@ export const ADDRESS: Kind<string> = {
 export const ORIGIN: Kind<string> = {
   accepts: 'an origin: a URL without a path',
   read(text) {
-    const url = parseUrl(text)
-    if (url instanceof Refused) return url
-    return url.pathname === '/' ? url.origin : new Refused(`must have no path, but is ${quoted(text)}`)
+    const { url, faults } = readUrl(text)
+    if (url !== null && url.pathname !== '/')
+      faults.push(`must have no path${faults.length > 0 ? '' : `, but is ${quoted(text)}`}`)
+    return url === null || faults.length > 0 ? new Refused(faults, url?.origin) : url.origin
   },
 }
 
@@ -204,8 +217,8 @@ export const ORIGIN: Kind<string> = {
 export const ISSUER: Kind<string> = {
   accepts: 'a URL without user name, query and fragment, kept to the letter',
   read(text) {
-    const url = parseUrl(text)
-    return url instanceof Refused ? url : text
+    const { url, faults } = readUrl(text)
+    return faults.length > 0 ? new Refused(faults, url?.href) : text
   },
 }
 

@@ -1,4 +1,4 @@
-import { type Kind, listOf, parseUrl, quoted, Refused } from './kinds.ts'
+import { type Kind, listOf, quoted, Refused, readUrl } from './kinds.ts'
 
 /** Parameters of the authorization request that this server sets itself (RFC 6749 section 4.1.1, RFC 7636 section 4.3). */
 const OF_AUTHORIZATION =
@@ -13,8 +13,8 @@ const OF_SIGN_OUT = /^(?:client_id|post_logout_redirect_uri)$/
 export const ENDPOINT: Kind<string> = {
   accepts: 'a URL without user name, query and fragment, kept to the letter',
   read(text) {
-    const url = parseUrl(text)
-    return url instanceof Refused ? url : text
+    const { url, faults } = readUrl(text)
+    return faults.length > 0 ? new Refused(faults, url?.href) : text
   },
 }
 
@@ -26,17 +26,17 @@ function endpointWithQuery(ownParameters: RegExp): Kind<string> {
     read(text) {
       const at = text.indexOf('?')
       if (at < 0) return ENDPOINT.read(text)
-      const url = parseUrl(text.slice(0, at))
-      if (url instanceof Refused) return url
+      const { url, faults } = readUrl(text.slice(0, at))
+      // The ? may be part of a password.
+      if (url === null && text.includes('@')) return ENDPOINT.read(text)
       const query = text.slice(at + 1)
       if (!/^[\x21\x24-\x7e]*$/.test(query))
-        return new Refused('must have a query of visible ASCII, percent-encoded, and no fragment')
+        faults.push('must have a query of visible ASCII, percent-encoded, and no fragment')
       const own = [...new URLSearchParams(query).keys()].filter((name) => ownParameters.test(name))
-      if (own.length === 0) return text
-      const faults = own.map(
-        (name) => `must not have the parameter ${name} in its query: this server sets it`,
-      )
-      return new Refused(faults, text)
+      const sound = faults.length === 0 ? text : url?.href
+      for (const name of own)
+        faults.push(`must not have the parameter ${name} in its query: this server sets it`)
+      return faults.length > 0 ? new Refused(faults, sound) : text
     },
   }
 }

@@ -137,7 +137,7 @@ function dataAdvice(status: number): string {
 }
 
 function advice(status: number): string {
-  if (status === 404) return 'Nothing is at this address.'
+  if (status === 404) return 'Check it for a misspelling.'
   if (status === 405) return 'This address cannot be opened as a page.'
   return 'Go back and start again.'
 }

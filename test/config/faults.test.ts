@@ -247,6 +247,44 @@ t.test('a faulty entry of a list hides no fault between it and other variables',
     t.equal(faultsOf(env).length, 1, 'no fault that the repair of the first may remove')
 })
 
+t.test('all faults of one URL are listed at once, without a password in it', async (t) => {
+  const token = 'https://auth.example.com/token'
+  const cases: [env: Env, says: RegExp[]][] = [
+    [
+      { BASE_URL: 'http://hal:s3cret@api.example.com/?x=1' },
+      [/must not hold an @/, /must not have a query/, /must be https unless .*"http:\/\/api\.example\.com"/],
+    ],
+    [
+      { BASE_URL: 'ftp://hal:s3cret@api.example.com' },
+      [/must not hold an @/, /begins with https:\/\/ \(or http:\/\/\)$/],
+    ],
+    [{ BASE_URL: 'https://hal:s3?cret@api.example.com' }, [/must not hold an @/]],
+    [{ PUBLIC_URL: 'https://app.example.com/page#top' }, [/must not have a query/, /must have no path$/]],
+    [
+      { OAUTH_TOKEN_URL: `${token}?code=1&scope=x#top` },
+      [/visible ASCII/, /the parameter code in its query/, /the parameter scope in its query/],
+    ],
+    [
+      { OAUTH_TOKEN_URL: 'http://hal@auth.example.com/token?code=1' },
+      [/must not hold an @/, /the parameter code in its query/, /must be https unless/],
+    ],
+    [
+      { OAUTH_TOKEN_URL: 'https://hal:s3?cret@auth.example.com/token' },
+      [/must not hold an @/],
+    ],
+    [
+      { OAUTH_REVOCATION_URL: 'http://auth.example.com/revoke?x' },
+      [/must not have a query/, /must be https unless/],
+    ],
+  ]
+  for (const [env, says] of cases) {
+    const faults = faultsOf(env)
+    t.match(faults, says, JSON.stringify(env))
+    t.equal(faults.length, says.length, JSON.stringify(env))
+    for (const fault of faults) t.notMatch(fault, /hal|s3/)
+  }
+})
+
 t.test('all faults are listed at once, also those between variables', async (t) => {
   const parsed = parseConfig({ PORT: 'x', LOG_LEVEL: 'x', WAC: 'A', WAC_ALLOWED: 'B' })
   if (parsed.ok) throw new Error('accepted')

@@ -60,7 +60,7 @@ function adviceOn(status: number): string {
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
   if (status === 403) return 'Trying again will not help: your account may not open this address.'
   if (status === 405) return 'This address cannot be opened as a page.'
-  return status === 404 ? 'Nothing is at this address.' : 'Go back and start again.'
+  return status === 404 ? 'Check it for a misspelling.' : 'Go back and start again.'
 }
 
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`)

@@ -118,10 +118,13 @@ t.test('explain says in sentences, or as JSON, what the record of a session show
   })
   t.match(
     (await sessions(t, operator, 'explain', id)).lines.join('\n'),
-    /presented 1 times without a readable/,
+    /newest try to refresh failed[\s\S]*presented once without an answer that says/,
   )
   const others = ['0'.repeat(64), '1'.repeat(64)].find((other) => !other.startsWith(id[0]!))!
   t.match(await sessions(t, operator, 'explain', others), { code: 1, lines: [], stderr: /no session/ })
+  t.match(await sessions(t, operator, 'explain', others.slice(0, 3)), {
+    stderr: new RegExp(`a "recordKey" that begins with ${others.slice(0, 3)} `),
+  })
   t.equal((await sessions(t, operator, 'explain')).code, 2)
   sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
   t.match(await sessions(t, operator, 'end', id), { code: 0 })

@@ -157,6 +157,11 @@ t.test('an echo comes in the type that is asked for, whatever was sent', async (
       body: Buffer.from([0xff, 0xfe, 0x00]),
     })
   t.match(await (await ask('?a=1', {})).json(), { wType: 'Echo', query: { a: '1' }, body: { bytes: 3 } })
+  t.match(
+    await (await ask('?a=1&b=2&a=3', {})).json(),
+    { query: { a: ['1', '3'], b: '2' } },
+    'each value of a list',
+  )
   t.equal(
     await (await ask('?format=CSV', {})).text(),
     'wType,operation,method,path\r\nEcho,AddThing,POST,/DEMO/things\r\n',

@@ -59,8 +59,22 @@ t.test('what one presses in the demo stays where it is, with its verdict above i
     await page.evaluate('scrollTo(0, 0)')
     for (const scenario of ['steal', 'plant', 'plant', 'copied-cookie', 'platform-down'])
       await press(t, page, scenario)
+    t.strictSame(await page.evaluate(CUT), [], `${size.width}: no button is cut or reaches out of its place`)
   }
+  await page.locator('#sign-out').click()
+  await showsState(page, 'out')
+  t.notMatch(await page.locator('#outcome').innerText(), /signed in\./, 'no verdict on a session that is over')
 })
+
+/** The buttons whose text does not fit, or that reach out of their lane or card. */
+const CUT = `[...document.querySelectorAll('button')]
+  .filter((button) => button.checkVisibility())
+  .filter((button) => {
+    const place = button.closest('.lane, section, header').getBoundingClientRect()
+    const { left, right } = button.getBoundingClientRect()
+    return left < place.left || right > place.right || button.scrollWidth > button.clientWidth
+  })
+  .map(({ textContent }) => textContent)`
 
 /** Presses a button, and looks at it and its verdict while the scenario runs and after it. */
 async function press(t: Test, page: Page, scenario: string): Promise<void> {
