@@ -268,10 +268,7 @@ t.test('all faults of one URL are listed at once, without a password in it', asy
       { OAUTH_TOKEN_URL: 'http://hal@auth.example.com/token?code=1' },
       [/must not hold an @/, /the parameter code in its query/, /must be https unless/],
     ],
-    [
-      { OAUTH_TOKEN_URL: 'https://hal:s3?cret@auth.example.com/token' },
-      [/must not hold an @/],
-    ],
+    [{ OAUTH_TOKEN_URL: 'https://hal:s3?cret@auth.example.com/token' }, [/must not hold an @/]],
     [
       { OAUTH_REVOCATION_URL: 'http://auth.example.com/revoke?x' },
       [/must not have a query/, /must be https unless/],
