@@ -42,6 +42,10 @@ const TIMES = {
 type At = Pick<Front, 'httpsPort'>
 export type Proxied = Awaited<ReturnType<typeof startProxied>>
 
+function hostOf(number: number): string {
+  return `127.0.0.${10 + number}`
+}
+
 /** What stands behind the proxies: the sandbox, one Redis, and replicas with the page. */
 async function startDeployment(t: Test) {
   const redis = await startRedis(t)
@@ -57,7 +61,7 @@ async function startDeployment(t: Test) {
     /** `number` from 1 to 3. */
     async start(number: number): Promise<ServerProcess> {
       const replica = await startServer(t, {
-        HOST: `127.0.0.${10 + number}`,
+        HOST: hostOf(number),
         PORT: String(port),
         OPS_PORT: String(opsPort),
         PUBLIC_URL: ORIGIN,
@@ -192,11 +196,15 @@ export async function passesOn(
   if (!LOGS_NOTHING.has(front.name)) t.match(front.output(), '/auth/logout', 'of the proxy, which logs')
 }
 
-/** Restarts the replicas one by one while users of these proxies read and update: no request fails, nobody is signed out. */
+/**
+ * Restarts the replicas one by one while users of these proxies read and update: no request fails, nobody is signed out.
+ * The next one stops once `whenReady` has resolved, which gets the address of the one that has started.
+ */
 export async function restartOneByOne(
   t: Test,
   { sandbox, ca, start, replicas, browserAt }: Proxied,
   fronts: readonly At[],
+  whenReady: (host: string) => Promise<unknown> = async () => {},
 ): Promise<void> {
   const users = await Promise.all(
     fronts.map(async (front) => {
@@ -217,6 +225,7 @@ export async function restartOneByOne(
   for (const [at, replica] of replicas.entries()) {
     t.equal(await replica.stop('SIGTERM'), 0)
     replicas[at] = await start(at + 1)
+    await whenReady(hostOf(at + 1))
   }
   const counts = await load.end()
   t.strictSame([...counts.keys()], [200], `${JSON.stringify([...counts])}`)
