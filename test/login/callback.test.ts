@@ -135,17 +135,6 @@ t.test('the log has the description of a token error, without secrets', async (t
   t.match(line, { level: 'warn', outcome: 'refused', description: 'PKCE? of ? failed' })
 })
 
-t.test('without a login cookie a signed-in browser goes home, any other gets a way to sign in', async (t) => {
-  const { sandbox, bff, browser } = await signedIn()
-  const back = await begin(bff.browser(), sandbox)
-  const home = await comeBack(browser, back)
-  t.strictSame([home.status, home.headers.location, home.setCookies], [303, '/#_', []])
-  const page = await comeBack(bff.browser(), back)
-  t.equal(page.status, 400)
-  t.match(page.text, '<a href="/auth/login">Sign in</a>')
-  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
-})
-
 t.test('the state that was sent is accepted, and unknown parameters are ignored', async (t) => {
   const { sandbox, bff } = await shared()
   sandbox.faults.set({ state: 'echo' })

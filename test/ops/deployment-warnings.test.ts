@@ -1,11 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { createLog } from '../../src/log.ts'
-import { createDeploymentWarnings } from '../../src/ops/deployment-warnings.ts'
-import { Secret } from '../../src/secret.ts'
 import { harmlessCommands } from '../../src/vault/store/redis/deployment-findings.ts'
 import { offsetWallClock } from '../helpers/clock.ts'
-import { collectLog, logLines } from '../helpers/log-lines.ts'
+import { logLines } from '../helpers/log-lines.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { until, watchLateness } from '../helpers/wait.ts'
@@ -103,30 +100,6 @@ t.test('the inspection of the ACL covers every command of the scripts', async (t
     [...new Set(used)].filter((command) => !inspected.has(command)),
     [],
   )
-})
-
-t.test('an access token above 7 KB is warned of once', async (t) => {
-  const { sink, lines } = collectLog()
-  const warnings = createDeploymentWarnings({
-    log: createLog('info', sink),
-    clock: { wall: Date.now },
-    publicUrl: 'https://app.example',
-    scope: 's',
-  })
-  const tokens = (bytes: number) => ({
-    accessToken: new Secret('x'.repeat(bytes)),
-    refreshToken: null,
-    lifeSeconds: 1,
-    expiresAt: 0,
-    scope: null,
-  })
-  // The token flow has no refresh token, so its absence is no finding.
-  warnings.signedIn('token', tokens(7_168))
-  t.strictSame(lines(), [])
-  warnings.signedIn('token', tokens(7_169))
-  warnings.signedIn('token', tokens(9_000))
-  t.match(lines(), [{ event: 'platform.large_token', level: 'warn', bytes: 7_169, msg: /nginx/ }])
-  t.equal(lines().length, 1)
 })
 
 t.test('a callback on another host and another scope are warned of once, at the first sign-in', async (t) => {

@@ -79,16 +79,6 @@ t.test('a read that finds the store away again waits for what is left of its tim
   t.equal(again.outcome, AWAY)
 })
 
-t.test('an end that happened meanwhile is honoured', async (t) => {
-  const store = start(t)
-  const read = store.read()
-  await store.pass(1_000)
-  const ended = problem('login_required')
-  store.shows(() => Promise.reject(ended))
-  await store.pass(ASK_AGAIN_MS)
-  t.equal(read.outcome, ended)
-})
-
 t.test('a read waits so long and no longer, also for a store that does not answer', async (t) => {
   const store = start(t)
   const read = store.read()
