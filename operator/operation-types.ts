@@ -4,7 +4,7 @@ import {
   pathOfOperation,
   type QueryType,
 } from '../src/config/operation.ts'
-import { isObject } from '../src/json.ts'
+import { isObject, namesIn } from '../src/json.ts'
 import { DATA } from '../src/paths.ts'
 
 type Schema = Readonly<Record<string, unknown>>
@@ -201,9 +201,7 @@ function namedType(name: string, root: Schema): string[] {
 /** The part of a schema to which a reference `#/…` leads. */
 function schemaAt(root: Schema, reference: string): unknown {
   let part: unknown = root
-  for (const name of decodeURIComponent(reference.slice(2)).split('/')) {
-    const key = name.replaceAll('~1', '/').replaceAll('~0', '~')
+  for (const key of namesIn(decodeURIComponent(reference.slice(1))))
     part = Array.isArray(part) ? part[Number(key)] : isObject(part) ? part[key] : undefined
-  }
   return part
 }

@@ -87,6 +87,15 @@ export function jsonPointer(...path: readonly (string | number)[]): string {
   return path.map((key) => `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
 }
 
+/** The members and indexes that a JSON pointer (RFC 6901) names; none for '', the whole. */
+export function namesIn(pointer: string): string[] {
+  if (pointer === '') return []
+  return pointer
+    .slice(1)
+    .split('/')
+    .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'))
+}
+
 /** Decimal digits that every double keeps. */
 const SAFE_DIGITS = 15
 

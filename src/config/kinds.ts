@@ -213,15 +213,6 @@ export const ORIGIN: Kind<string> = {
   },
 }
 
-/** Kept unchanged: RFC 9207 section 2.4 compares issuers as strings, and some end in a slash. */
-export const ISSUER: Kind<string> = {
-  accepts: 'a URL without user name, query and fragment, kept to the letter',
-  read(text) {
-    const { url, faults } = readUrl(text)
-    return faults.length > 0 ? new Refused(faults, url?.href) : text
-  },
-}
-
 /** Whether a URL is http and its host is not loopback. */
 export function isInsecure(address: string): boolean {
   return new URL(address).protocol === 'http:' && !isLoopback(address)

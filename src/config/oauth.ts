@@ -9,8 +9,8 @@ const OF_TOKEN_REQUEST =
 /** Those of the request to sign out (OpenID Connect RP-Initiated Logout 1.0 section 2). */
 const OF_SIGN_OUT = /^(?:client_id|post_logout_redirect_uri)$/
 
-/** A whole address, kept to the letter: Django's end in a slash. */
-export const ENDPOINT: Kind<string> = {
+/** A whole address, kept to the letter: Django's end in a slash, and issuers are compared as strings (RFC 9207 section 2.4). */
+export const EXACT_URL: Kind<string> = {
   accepts: 'a URL without user name, query and fragment, kept to the letter',
   read(text) {
     const { url, faults } = readUrl(text)
@@ -25,10 +25,10 @@ function endpointWithQuery(ownParameters: RegExp): Kind<string> {
       'a URL without user name and fragment, kept to the letter; its query may have parameters of its own',
     read(text) {
       const at = text.indexOf('?')
-      if (at < 0) return ENDPOINT.read(text)
+      if (at < 0) return EXACT_URL.read(text)
       const { url, faults } = readUrl(text.slice(0, at))
       // The ? may be part of a password.
-      if (url === null && text.includes('@')) return ENDPOINT.read(text)
+      if (url === null && text.includes('@')) return EXACT_URL.read(text)
       const query = text.slice(at + 1)
       if (!/^[\x21\x24-\x7e]*$/.test(query))
         faults.push('must have a query of visible ASCII, percent-encoded, and no fragment')

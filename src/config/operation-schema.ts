@@ -1,7 +1,7 @@
 import { Ajv } from 'ajv'
 import { isSafePattern } from 'redos-detector'
 import safeRegex from 'safe-regex2'
-import { isObject, jsonPointer } from '../json.ts'
+import { isObject, jsonPointer, namesIn } from '../json.ts'
 import { decoded } from '../paths.ts'
 
 /** Why a JSON schema of an operation is not accepted, and where. */
@@ -72,8 +72,7 @@ function isInside(schema: object, reference: string): boolean {
   let part: unknown = schema
   if (reference === '#') return true
   if (!reference.startsWith('#/')) return false
-  for (const name of pointerOf(reference).slice(1).split('/')) {
-    const key = name.replaceAll('~1', '/').replaceAll('~0', '~')
+  for (const key of namesIn(pointerOf(reference))) {
     if (typeof part !== 'object' || part === null || !Object.hasOwn(part, key)) return false
     part = (part as Record<string, unknown>)[key]
   }

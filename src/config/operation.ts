@@ -125,6 +125,11 @@ export function compileBodySchema(schema: object): ValidateFunction {
   return new Ajv(AJV_OPTIONS).compile(schema)
 }
 
+/** The parameters of the path and the account, whose values a body may repeat. */
+export function sourcesOf({ account, parameters }: Pick<Operation, 'account' | 'parameters'>): string[] {
+  return [...Object.keys(parameters), ...(account === 'none' ? [] : ['wac'])]
+}
+
 /** The segments of a path as declared, for example of `/{wac}/flux`. */
 export function segmentsOf(path: string): Segment[] {
   return path

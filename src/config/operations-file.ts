@@ -1,4 +1,4 @@
-import { isObject, jsonFaults, jsonPointer } from '../json.ts'
+import { isObject, jsonFaults, jsonPointer, namesIn } from '../json.ts'
 import { ID } from '../paths.ts'
 import { BUILT_IN } from './built-in.ts'
 import { type Kind, quoted, Refused, readText } from './kinds.ts'
@@ -21,6 +21,7 @@ import {
   type Segment,
   sameName,
   segmentsOf,
+  sourcesOf,
   type UploadRules,
 } from './operation.ts'
 import { responseFaults, schemaFaults } from './operation-schema.ts'
@@ -132,10 +133,7 @@ function readIdentity(value: unknown, operations: readonly Operation[], report: 
 /** The members and indexes of a JSON pointer (RFC 6901) to something inside a value; null for another text. */
 function readPointer(value: unknown): readonly string[] | null {
   if (typeof value !== 'string' || !/^(?:\/(?:[^~/]|~[01])*)+$/.test(value)) return null
-  return value
-    .slice(1)
-    .split('/')
-    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
+  return namesIn(value)
 }
 
 const MEMBERS = [
@@ -420,11 +418,6 @@ function readUpload(
     return { types, limitBytes: limit }
   report(at('body', 'limit'), `must be a whole number of bytes, from 1 to ${MAX_UPLOAD_BYTES}`)
   return null
-}
-
-/** Names of path parameters and of the account, whose values a body may repeat. */
-function sourcesOf({ account, parameters }: Pick<Operation, 'account' | 'parameters'>): string[] {
-  return [...Object.keys(parameters), ...(account === 'none' ? [] : ['wac'])]
 }
 
 /** A schema sees a member as it is sent, and would refuse or miss it under another spelling. `sent`: later ones count. */

@@ -3,7 +3,6 @@ import {
   ADDRESS,
   CERTIFICATES,
   HOST,
-  ISSUER,
   inAnyCase,
   type Kind,
   listOf,
@@ -26,7 +25,7 @@ import {
   AUTHORIZATION_ENDPOINT,
   AUTHORIZE_PARAMETERS,
   END_SESSION_ENDPOINT,
-  ENDPOINT,
+  EXACT_URL,
   REFUSED_GRANTS,
   TOKEN_ENDPOINT,
 } from './oauth.ts'
@@ -120,14 +119,14 @@ export const TABLE = {
     'how CLIENT_SECRET goes to the token and the revocation endpoint: in the form, or by HTTP Basic',
   ),
   OAUTH_REVOCATION_URL: optional(
-    ENDPOINT,
+    EXACT_URL,
     'revocation endpoint (RFC 7009), used at sign-out and when an operator ends a session; not when a new sign-in replaces one',
   ),
   OAUTH_END_SESSION_URL: optional(
     END_SESSION_ENDPOINT,
     'where users sign out at the authorization server too; a sign-out leads there',
   ),
-  OAUTH_ISSUER: optional(ISSUER, 'issuer that an `iss` in the callback must equal (RFC 9207)'),
+  OAUTH_ISSUER: optional(EXACT_URL, 'issuer that an `iss` in the callback must equal (RFC 9207)'),
   OAUTH_SCOPE: optional(SCOPE, 'scope to ask for (default: BASE_URL)'),
   OAUTH_FLOWS: withDefault(
     'code',

@@ -5,7 +5,7 @@ import { droppedLines } from '../stdout.ts'
 import {
   DEVICE_REFRESHES,
   type DeviceRefresh,
-  type EndReason,
+  END_REASONS,
   type Gauges,
   type RefreshTrigger,
   type VaultEvents,
@@ -41,14 +41,6 @@ const TOKEN_OUTCOMES = valuesOf<TokenOutcome['kind']>({
   in_doubt: true,
 })
 const WRITE_KINDS = valuesOf<WriteKind>({ tokens: true, lease: true, end: true })
-const END_REASONS = valuesOf<EndReason>({
-  logout: true,
-  idle: true,
-  absolute: true,
-  refused: true,
-  replaced: true,
-  operator: true,
-})
 const SIGN_IN_FAILURES = [
   'refused',
   'server_error',

@@ -1,4 +1,4 @@
-import { isObject } from '../json.ts'
+import { isObject, namesIn } from '../json.ts'
 
 /** Keywords that an example can keep, and those that demand nothing. */
 const KNOWN = new Set([
@@ -90,10 +90,8 @@ export function exampleOf(schema: object): unknown {
 
   function targetOf(reference: string): unknown {
     let target: unknown = schema
-    for (const name of reference.split('/').slice(1))
-      target = isObject(target)
-        ? target[decodeURIComponent(name).replaceAll('~1', '/').replaceAll('~0', '~')]
-        : null
+    for (const name of namesIn(decodeURIComponent(reference.slice(1))))
+      target = isObject(target) ? target[name] : null
     return target
   }
 }

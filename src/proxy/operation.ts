@@ -13,6 +13,7 @@ import {
   type QueryType,
   type QueryValue,
   sameName,
+  sourcesOf,
 } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { parameterAt, toProblem } from '../http/problems.ts'
@@ -234,15 +235,11 @@ interface Known {
   readonly source: Filled
 }
 
-function compileBody(
-  { account, parameters }: Operation,
-  { schema, set, exactNames }: BodyRules,
-  accounts: AccountRules,
-) {
+function compileBody(operation: Operation, { schema, set, exactNames }: BodyRules, accounts: AccountRules) {
   const keyOf = exactNames ? (name: string) => name : sameName
-  const sources = [...Object.keys(parameters), ...(account === 'none' ? [] : ['wac'])]
+  const { account } = operation
   const known = new Map<string, Known>(
-    [...sources.map((from): [string, Filled] => [from, { from }]), ...Object.entries(set)].map(
+    [...sourcesOf(operation).map((from): [string, Filled] => [from, { from }]), ...Object.entries(set)].map(
       ([spelling, source]) => [keyOf(spelling), { spelling, source }],
     ),
   )
