@@ -3,7 +3,7 @@ import type { RecordKey, SessionRecord } from '../src/vault/vault.ts'
 import type { Command, CommandOptions, Terminal } from './cli.ts'
 import { endAll, endOne, endUser } from './end.ts'
 import { explain } from './explain.ts'
-import { asciiJson } from './in-ascii.ts'
+import { asciiJson, iso } from './in-ascii.ts'
 import { reseal, type SealOptions, sealOf } from './reseal.ts'
 import { batches, distinct } from './scan.ts'
 import { nothingSeen, reportUser, sessionsOf } from './user.ts'
@@ -45,9 +45,7 @@ async function count({ store, terminal }: CommandOptions, json: boolean): Promis
 async function list({ store, terminal }: CommandOptions, json: boolean): Promise<boolean> {
   for await (const keys of distinct(store)) {
     for (const [at, record] of (await Promise.all(keys.map(store.read))).entries()) {
-      if (record === null) continue
-      const session = describeSession(keys[at]!, record)
-      await terminal.print(json ? asciiJson(session) : toLine(session))
+      if (record !== null) await printSession(terminal, describeSession(keys[at]!, record), json)
     }
   }
   return true
@@ -59,10 +57,8 @@ async function listUser(
 ): Promise<boolean> {
   const { terminal } = options
   const found = nothingSeen()
-  for await (const { key, record } of sessionsOf(user, options, found)) {
-    const session = describeSession(key, record)
-    await terminal.print(json ? asciiJson(session) : toLine(session))
-  }
+  for await (const { key, record } of sessionsOf(user, options, found))
+    await printSession(terminal, describeSession(key, record), json)
   return reportUser(options, user, found)
 }
 
@@ -84,15 +80,14 @@ function describeSession(key: RecordKey, record: SessionRecord) {
 
 type Description = ReturnType<typeof describeSession>
 
+async function printSession(terminal: Terminal, session: Description, json: boolean): Promise<void> {
+  await terminal.print(json ? asciiJson(session) : toLine(session))
+}
+
 function toLine(session: Description): string {
   const { id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client, bound } = session
   const device = bound ? 'bound' : 'unbound'
   return [id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client, device].join('  ')
-}
-
-function iso(epochMs: number): string {
-  const at = new Date(epochMs)
-  return Number.isNaN(at.getTime()) ? 'unknown' : at.toISOString()
 }
 
 async function countSeals(options: CommandOptions, json: boolean): Promise<boolean> {

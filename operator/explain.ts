@@ -9,7 +9,7 @@ import {
 } from '../src/vault/vault.ts'
 import type { CommandOptions } from './cli.ts'
 import { findEnded, findKey, severalBegin } from './end.ts'
-import { asciiJson } from './in-ascii.ts'
+import { asciiJson, iso } from './in-ascii.ts'
 
 /**
  * Says what the record of one session shows, by the beginning of its id, or why it ended. False where nothing is known, or
@@ -190,9 +190,4 @@ function ofAccessToken({
 
 function times(count: number): string {
   return count === 1 ? 'once' : `${count} times`
-}
-
-function iso(epochMs: number): string {
-  const at = new Date(epochMs)
-  return Number.isNaN(at.getTime()) ? 'unknown' : at.toISOString()
 }

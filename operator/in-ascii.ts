@@ -18,3 +18,9 @@ export function asciiJson(value: object, indent = 0): string {
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   )
 }
+
+/** An instant in ISO 8601, in UTC. Redis may hold a number that is none. */
+export function iso(epochMs: number): string {
+  const at = new Date(epochMs)
+  return Number.isNaN(at.getTime()) ? 'unknown' : at.toISOString()
+}

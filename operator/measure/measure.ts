@@ -1,5 +1,6 @@
 import type { Config } from '../../src/config/config.ts'
 import { FORMATS, type Format, type Operation, pathOfOperation } from '../../src/config/operation.ts'
+import { LARGE_TOKEN_BYTES } from '../../src/oauth/token-response.ts'
 import { valuesIn } from '../../src/proxy/invalid-token.ts'
 import { Secret } from '../../src/secret.ts'
 import type { Draft, Report } from '../report.ts'
@@ -20,8 +21,6 @@ export interface Guard {
 
 /** Scopes to which servers tie the refresh token. */
 const OFFLINE = /^offline(_access)?$/
-/** nginx in front of a resource server refuses a header line of 8 KB. */
-const LARGE_TOKEN_BYTES = 7_168
 
 /** The members of the token response, and what came back with the code. */
 export function measureTokenResponse(signedIn: SignedIn, config: Config, report: Report): void {

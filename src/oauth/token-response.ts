@@ -23,6 +23,9 @@ export interface GrantedTokens {
   callback?: string | null
 }
 
+/** nginx refuses a header line of 8 KB by default, and `Authorization: Bearer` is a part of it. */
+export const LARGE_TOKEN_BYTES = 7_168
+
 /** A response as it came. */
 export interface HttpResponse {
   status: number

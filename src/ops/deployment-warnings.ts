@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Logger } from '../log.ts'
-import type { GrantedTokens } from '../oauth/token-response.ts'
+import { type GrantedTokens, LARGE_TOKEN_BYTES } from '../oauth/token-response.ts'
 import { CLOCK_TOLERANCE_MS, type StoreFinding } from '../vault/vault.ts'
 
 /** Faults of the deployment that do not stop the server: each is logged once and shown by `/readyz`. */
@@ -28,9 +28,6 @@ function missingScopes(asked: string, granted: string): string[] {
   const words = new Set(granted.split(' '))
   return asked.split(' ').filter((scope) => !words.has(scope))
 }
-
-/** nginx refuses a header line of 8 KB by default, and `Authorization: Bearer` is a part of it. */
-const LARGE_TOKEN_BYTES = 7_168
 
 /** Collects the findings of the store and of the authorization server. */
 export function createDeploymentWarnings({
