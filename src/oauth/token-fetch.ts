@@ -23,6 +23,9 @@ export const CONNECT_TIMEOUT_MS = 5_000
 /** A token response is a few kilobytes; a larger one is not a token response. */
 const MAX_RESPONSE_BYTES = 65_536
 
+/** How long no connection is reused once the server has ended one so soon. */
+const NO_REUSE_MS = 600_000
+
 /** In place of a body of which nothing arrived. */
 const CUT_OFF = Buffer.from('cut off')
 
@@ -60,13 +63,19 @@ export function createTokenFetch({
   // One connector for all connections, which share its TLS sessions. TLS checks are set here, so that no environment
   // variable of Node switches them off.
   const connector = buildConnector({ timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: true })
+  let reuseAfter = Number.NEGATIVE_INFINITY
+  // Some servers end each connection after its response without announcing it, as the next request leaves.
+  function noteEnd(_origin: URL, _clients: unknown, error: Error): void {
+    if (error.message === 'other side closed') reuseAfter = monotonic() + NO_REUSE_MS
+  }
   const agent = new Agent({
     ...options,
     factory(origin) {
       const proxy = proxyFor(egress, origin)
       return new Pool(origin, {
         ...options,
-        factory: (origin) => new ResettableClient(origin, options, { connector, proxy }),
+        factory: (origin) =>
+          new ResettableClient(origin, options, { connector, proxy }).on('disconnect', noteEnd),
       })
     },
   })
@@ -76,7 +85,7 @@ export function createTokenFetch({
     within: (bounds: RequestBounds) => async (url: string, options: FetchOptions) => {
       const request = { url: new URL(url), options, bounds }
       const sentAt = monotonic()
-      const response = await exchange(request, agent, monotonic)
+      const response = await exchange(request, agent, monotonic, sentAt < reuseAfter)
       const date = Date.parse(response.headers.date ?? '')
       if (!Number.isNaN(date)) onDate(date, monotonic() - sentAt)
       onBody(response.body)
@@ -137,6 +146,8 @@ function exchange(
   request: { url: URL; options: FetchOptions; bounds: RequestBounds },
   agent: Dispatcher,
   monotonic: () => number,
+  /** Ends the connection after the response. */
+  reset: boolean,
 ): Promise<HttpResponse> {
   const { url } = request
   const { body, headers, method } = request.options
@@ -220,6 +231,7 @@ function exchange(
       // Nothing here decodes a response.
       headers: { ...headers, 'accept-encoding': 'identity' },
       body: body === undefined || body === null ? null : String(body),
+      reset,
     }
     agent.dispatch(dispatched, handler)
   })

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import t from 'tap'
 import { Secret } from '../../src/secret.ts'
@@ -373,6 +374,21 @@ t.test('a connection is reused only soon after its response, whatever the server
   t.ok(kept - endWatch().lateMs < 2_500, `after ${kept} ms`)
   t.match(await client.refresh(TOKEN, bounds(60_000)), { kind: 'granted' })
   t.equal(sockets.size, 2)
+})
+
+t.test('no connection is reused where the server ends one right after its response', async (t) => {
+  let isEnded: Promise<unknown> = Promise.resolve()
+  const { url, requests } = await rawTokenEndpoint(t, (socket) => {
+    isEnded = once(socket, 'close')
+    socket.end(http('200 OK', JSON.stringify(GOOD)))
+  })
+  const client = clientOf(t, url)
+  for (let request = 0; request < 3; request += 1) {
+    t.match(await client.refresh(TOKEN, bounds(60_000)), { kind: 'granted' })
+    await isEnded
+  }
+  const isLast = requests.map((request) => /^connection: close\r$/im.test(request))
+  t.strictSame(isLast, [false, true, true])
 })
 
 t.test('TOKEN_TIMEOUT_MS may be any whole number', async (t) => {
