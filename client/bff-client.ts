@@ -84,7 +84,7 @@ export type ErrorCode =
   | 'authorization_server_unavailable'
   | 'shutting_down'
   | 'upstream_timeout'
-  /** No response arrived. */
+  /** No response of the server arrived: no connection, or a worker or proxy answered 5xx in its place. */
   | 'unreachable'
   /** The page itself answered in place of the server: its service worker, or a development server without a proxy. */
   | 'answered_by_page'
@@ -98,13 +98,18 @@ const MESSAGES: Record<string, string> = {
   sign_in_loop: 'The last sign-in brought no session.',
 }
 
+interface Problem {
+  detail?: string
+  reason?: EndReason | 'device'
+}
+
 /**
  * Every failure of a call, with two exceptions: an abort rejects with the reason of its signal, and a success whose body
  * is no JSON rejects with a `SyntaxError`. `message` is a sentence in English, for developers.
  */
 export class BffError extends Error {
   override readonly name = 'BffError'
-  /** 0 if there was no response. */
+  /** 0 if there was no response at all. */
   declare readonly status: number
   /** `null` for an error of the platform itself, whose text is in `body`. */
   declare readonly code: ErrorCode | null
@@ -116,12 +121,12 @@ export class BffError extends Error {
   declare readonly retryAfter: number | null
   declare readonly body: string
 
-  constructor(code: ErrorCode | null, response?: Response, body = '', problem: Record<string, string> = {}) {
+  constructor(code: ErrorCode | null, response?: Response, body = '', problem: Problem = {}) {
     super(problem.detail ?? MESSAGES[code!] ?? `The platform responded ${response?.status}.`)
     const header = (name: string) => response?.headers.get(name) ?? null
     this.status = response?.status ?? 0
     this.code = code
-    this.reason = (problem.reason as EndReason | 'device') ?? null
+    this.reason = problem.reason ?? null
     this.requestId = header('x-request-id')
     this.retryAfter = seconds(header('retry-after'), header('date'))
     this.body = body
@@ -276,13 +281,15 @@ export async function flux(
   return format === 'JSON' ? parseJson(text, bigint) : text
 }
 
-/** The members of a Site that UpdateSite can change: edit this copy, and send all of it. */
+type Parent = 'parentInfrastructureID'
+
+/** The members of a Site that UpdateSite can change, of any call that returns one: edit this copy, and send all of it. */
 export function changesOf({
   name,
   description,
   code,
   parentInfrastructureID = null,
-}: Site<number | bigint>): SiteChanges {
+}: Omit<SiteChanges, Parent> & { [member in Parent]?: SiteChanges[Parent] | undefined }): SiteChanges {
   return { name, description, code, parentInfrastructureID }
 }
 
@@ -368,7 +375,9 @@ async function failure(response: Response, signal?: AbortSignal): Promise<BffErr
   const body = await response.text().catch(unreachable(signal))
   const ours = response.headers.get('content-type')?.startsWith('application/problem+json') && body
   const problem = ours ? JSON.parse(body) : {}
-  return new BffError(problem.code ?? null, response, body, problem)
+  // Each response of the server has a request id. Angular's worker answers 504 without a connection, a proxy without a server.
+  const lost = response.status >= 500 && !response.headers.has('x-request-id')
+  return new BffError(problem.code ?? (lost ? 'unreachable' : null), response, body, problem)
 }
 
 function unreachable(signal?: AbortSignal) {

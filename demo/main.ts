@@ -25,9 +25,9 @@ handleHelpAndVersion(
 PORT is the port of the page (3000), HOST its address (localhost), OPS_PORT the port of health and metrics (any free one).
 STATIC_DIR is the folder of your own page, instead of the demo's. PUBLIC_URL is the address of a development
 server on localhost that passes /auth, /flux, /site and /data on to PORT, or of a reverse proxy with https, where
-browsers that can bind the session to their device. SESSION_IDLE_SECONDS and SESSION_MAX_SECONDS are
-the limits of a session, as in production. The account codes are DEMO and ACME. SANDBOX_PROFILE makes the
-sandbox answer as a measured authorization server does, for example keycloak
+browsers that can bind the session to their device. SESSION_IDLE_SECONDS, SESSION_MAX_SECONDS,
+STATIC_CSP, STATIC_REFERRER_POLICY and STATIC_PERMISSIONS_POLICY are those of the server (docs/configuration.md). The account
+codes are DEMO and ACME. SANDBOX_PROFILE makes the sandbox answer as a measured authorization server does, for example keycloak
 (docs/sandbox.md). OPERATIONS_FILE declares operations for the server and the sandbox. No other variable of the server is read.
 With SERVER_URL and SANDBOX_URL it starts neither of the two, and puts one origin in front of those.
 `,
@@ -118,6 +118,7 @@ async function run(): Promise<void> {
     OPERATIONS_FILE: operations,
     ...profile,
     ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS'),
+    ...given('STATIC_CSP', 'STATIC_REFERRER_POLICY', 'STATIC_PERMISSIONS_POLICY'),
   })
   const serverUrl = await serverAddress(server)
   await startFront({ hosts, port, serverUrl, sandboxUrl, publicHost: new URL(publicUrl).host })
@@ -173,9 +174,9 @@ function serverAddress(server: ChildProcess): Promise<string> {
         resolve(String(entry.url))
       } else if (
         ['error', 'fatal'].includes(String(entry.level)) ||
-        (isListening && entry.level === 'warn')
+        (entry.level === 'warn' && (isListening || entry.event === 'page.script_blocked'))
       ) {
-        // Before it listens the server warns of settings that a demo has on purpose.
+        // Before it listens the server warns also of settings that a demo has on purpose.
         console.log(`  ${describe(entry)}`)
       }
     })

@@ -87,8 +87,8 @@ export class Problem extends Error {
   }
 }
 
-/** The detail of a body whose problem has none of its own. A page has advice for its user instead. */
-function usualDetail({ code, title, headers }: Problem): string {
+/** The detail of a body whose problem has none of its own. Most pages have advice for their user instead. */
+export function usualDetail({ code, title, headers }: Problem): string {
   if (code === 'store_unavailable')
     return "The server cannot use its session store now. Your session may still be valid. The server's log has the cause."
   if (code === 'method_not_allowed' && headers.allow !== undefined)

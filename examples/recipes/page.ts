@@ -1,10 +1,12 @@
 // What the other recipes show, in one paragraph: put your own page in its place.
 import { signIn } from './bff-client'
 
-const status = document.createElement('p')
-status.setAttribute('role', 'status')
+let status: HTMLElement | undefined
 
 function show(...parts: (string | Node)[]): void {
+  // Not before: a build may import this file where no document is.
+  status ??= document.createElement('p')
+  status.setAttribute('role', 'status')
   if (!status.isConnected) document.body.append(status)
   status.replaceChildren(...parts)
 }

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Problem, problem } from '../errors.ts'
 import { jsonFaults } from '../json.ts'
 import { closeSlowly } from './connections.ts'
+import { NO_JSON } from './problems.ts'
 
 const MAX_TYPE_LENGTH = 100
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
@@ -15,7 +16,7 @@ export function requireJson({ headers }: FastifyRequest): void {
   const { 'content-encoding': encoding = 'identity', 'content-type': type = '' } = headers
   // A long run of blanks would keep the pattern busy.
   if (type.length <= MAX_TYPE_LENGTH && JSON_TYPE.test(type) && encoding === 'identity') return
-  throw problem('unsupported_media_type')
+  throw problem('unsupported_media_type', NO_JSON)
 }
 
 /**

@@ -31,9 +31,12 @@ export function parameterAt(position: number, name: string): string {
     : `Parameter ${position + 1} of the query`
 }
 
+/** The detail of a 415 where JSON is expected. */
+export const NO_JSON = 'Send JSON in UTF-8, with Content-Type: application/json and no content coding.'
+
 /** Fastify's own errors as problems. */
 const FASTIFY_CODES: Record<string, () => Problem> = {
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: () => problem('unsupported_media_type'),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () => problem('unsupported_media_type', NO_JSON),
   FST_ERR_CTP_BODY_TOO_LARGE: () => problem('payload_too_large'),
   FST_ERR_CTP_EMPTY_JSON_BODY: () => problem('invalid_request', 'The body is empty.'),
   FST_ERR_CTP_INVALID_JSON_BODY: () => problem('invalid_request', 'The body is not valid JSON.'),
@@ -51,7 +54,7 @@ interface ValidationError {
   instancePath: string
   message?: string
   params: Record<string, unknown>
-  parentSchema?: { type?: string | string[] }
+  parentSchema?: { type?: string | string[]; maxLength?: number }
 }
 
 /** Any error as a problem of the table. An unexpected one is `internal_error`, with its cause for the log. */
@@ -75,11 +78,12 @@ function validationDetail({ keyword, instancePath, message, params, parentSchema
   const member = instancePath.slice(1, 129)
   if (member === '' && keyword === 'type') return `The body must be a JSON ${String(params.type)}.`
   if (member === '') return `The body ${message ?? 'is not valid'}.`
-  if (keyword === 'type')
-    return `The member ${member} must be ${String(params.type).replaceAll(',', ' or ')}.`
-  if (keyword === 'maxLength' && params.limit === 0) {
-    const kinds = [parentSchema?.type ?? []].flat().filter((kind) => kind !== 'string')
-    return `The member ${member} must be ${either([...kinds, 'empty'])}.`
+  if (keyword === 'type' || (keyword === 'maxLength' && params.limit === 0)) {
+    const { type = params.type, maxLength } = parentSchema ?? {}
+    const kinds = String(type)
+      .split(',')
+      .map((kind) => (kind === 'string' && maxLength === 0 ? 'empty' : kind))
+    return `The member ${member} must be ${either(kinds)}.`
   }
   if (keyword === 'const') return `The member ${member} must be ${JSON.stringify(params.allowedValue)}.`
   return `The member ${member} ${message ?? 'is not valid'}.`

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { problem } from '../errors.ts'
+import { type Problem, problem, usualDetail } from '../errors.ts'
 import { pagePolicy } from '../http/headers.ts'
 import { isNavigation, varyByNavigation } from '../http/navigation.ts'
 import type { ProblemPage } from '../http/problems.ts'
@@ -66,17 +66,19 @@ export async function sendHomePage(request: FastifyRequest, reply: FastifyReply)
 export function createSignInProblemPage(script: string | undefined) {
   return (request: FastifyRequest, reply: FastifyReply): ProblemPage | null => {
     if (!isNavigation(request)) return null
-    return ({ status, title, detail, members: { loginUrl } }) =>
-      sendPage(reply, {
+    return (found) => {
+      const { status, title, detail, members } = found
+      return sendPage(reply, {
         status,
         title,
-        text: detail ?? signInAdvice(status),
-        link: loginUrl
-          ? { href: loginUrl, words: wordsFor(status) }
+        text: detail ?? signInAdvice(found),
+        link: members.loginUrl
+          ? { href: members.loginUrl, words: wordsFor(status) }
           : { href: '/', words: 'Go to the start' },
         requestId: request.id,
         script,
       })
+    }
   }
 }
 
@@ -85,7 +87,9 @@ export function createSignInProblemPage(script: string | undefined) {
  * no sign-in ends on a data route.
  */
 export function navigationPage(request: FastifyRequest, reply: FastifyReply): ProblemPage {
-  return ({ code, status, title, detail, members: { loginUrl, reason } }) => {
+  return (found) => {
+    const { code, status, title, detail } = found
+    const { loginUrl, reason } = found.members
     const page = { status, title, requestId: request.id }
     // A browser refreshes no device cookie for a navigation that began elsewhere. From this page it does.
     if (reason === DEVICE && request.headers['sec-fetch-site'] !== 'same-origin')
@@ -97,7 +101,7 @@ export function navigationPage(request: FastifyRequest, reply: FastifyReply): Pr
     return sendPage(reply, {
       ...page,
       // The detail of other problems is for authors of pages, or names parts of the request.
-      text: reason !== undefined && detail !== undefined ? detail : dataAdvice(status),
+      text: reason !== undefined && detail !== undefined ? detail : dataAdvice(found),
       link: loginUrl ? { href: loginUrl, words: 'Sign in' } : { href: '/', words: 'Go to the start' },
     })
   }
@@ -123,22 +127,26 @@ function wordsFor(status: number): string {
   return status >= 500 || status === 429 ? 'Try again' : 'Sign in'
 }
 
-function signInAdvice(status: number): string {
+function signInAdvice(found: Problem): string {
+  const { status } = found
   if (status >= 500) return 'The sign-in could not be completed. Try again in a moment.'
   if (status === 429) return 'Too many sign-ins. Wait a minute, then try again.'
-  return advice(status)
+  return advice(found)
 }
 
-function dataAdvice(status: number): string {
+function dataAdvice(found: Problem): string {
+  const { status, code } = found
+  if (code === 'cross_origin') return 'The request does not come from a page of this site.'
   if (status === 401) return 'Sign in, then open this address again.'
   if (status === 403) return 'Trying again will not help: your account may not open this address.'
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
-  return advice(status)
+  return advice(found)
 }
 
-function advice(status: number): string {
+function advice(found: Problem): string {
+  const { status } = found
+  if (status === 405) return `This address cannot be opened in this way. ${usualDetail(found)}`
   if (status === 404) return 'Check it for a misspelling.'
-  if (status === 405) return 'This address cannot be opened as a page.'
   return 'Go back and start again.'
 }
 

@@ -226,6 +226,23 @@ t.test('the client in a page', async (t) => {
     },
   )
 
+  await t.test(
+    'what a worker or a proxy answers without the server is no error of the platform',
+    async (t) => {
+      const tab = await context.newPage()
+      await tab.goto(publicUrl)
+      await tab.waitForFunction('window.bff')
+      const answer = (status: number, headers = {}) =>
+        tab.route('**/flux/a?*', (route) => route.fulfill({ status, headers, body: '' }), { times: 1 })
+      await answer(503, { 'x-request-id': 'a' })
+      t.match(await failureOf(tab, 'bff.flux("a")'), { code: null, status: 503 })
+      // As Angular's worker answers without a connection.
+      await answer(504)
+      t.match(await failureOf(tab, 'bff.flux("a")'), { code: 'unreachable', status: 504 })
+      await tab.close()
+    },
+  )
+
   await t.test('a sign-in that brought no session is repeated only by a click', async (t) => {
     const before = asked('/auth/login')
     const begun = () => asked('/auth/login') - before

@@ -54,4 +54,27 @@ t.test('several tabs of one browser', async (t) => {
     t.strictSame(await findLeaks(demo, pair), [])
     t.strictSame(demo.complaints, [])
   })
+
+  await t.test('twenty tabs that sign in at once all end signed in, each at its own address', async (t) => {
+    const { publicUrl } = reverseProxy
+    await first.locator('#sign-out').click()
+    await showsState(first, 'out')
+    const places = Array.from({ length: 20 }, (_, at) => `${publicUrl}/?tab=${at}`)
+    const twenty = await Promise.all(places.map(() => context.newPage()))
+    const start = (tab: Page, at: number) =>
+      tab.goto(`${publicUrl}/auth/login?returnTo=${encodeURIComponent(`/?tab=${at}`)}`)
+    await Promise.all(twenty.map(start))
+    const pending = (await context.cookies(publicUrl)).filter(({ name }) => name.startsWith('login-'))
+    t.equal(pending.length, 20, 'each sign-in has a cookie of its own')
+
+    await Promise.all(twenty.map((tab) => decideOnPage(tab, publicUrl)))
+    await Promise.all(twenty.map((tab) => showsState(tab, 'in')))
+    t.strictSame(
+      twenty.map((tab) => tab.url().replace(/#_?$/, '')),
+      places,
+    )
+    t.strictSame((await context.cookies()).map(({ name }) => name).sort(), ['record', 'session'])
+    t.equal(await readFlux(twenty[0]!), 200)
+    t.strictSame(demo.complaints, [])
+  })
 })

@@ -98,6 +98,9 @@ function openTab(send: Send, context: string) {
     async goto(url: string): Promise<void> {
       await send('browsingContext.navigate', { context, url, wait: 'complete' })
     },
+    async close(): Promise<void> {
+      await send('browsingContext.close', { context })
+    },
     async reload(): Promise<void> {
       await send('browsingContext.reload', { context, wait: 'complete' })
     },

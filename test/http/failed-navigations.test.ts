@@ -56,10 +56,10 @@ const row = (status: number, code: ProblemCode, open: Row['open'], more: Partial
 const data = (status: number, code: ProblemCode, ...call: Parameters<typeof to>): Row =>
   row(status, code, to(...call), { ask: (browser) => browser.fetch(...call) })
 
-function adviceOn(status: number): string {
+function adviceOn({ status, code }: Pick<Row, 'status' | 'code'>): string {
+  if (code === 'cross_origin') return 'The request does not come from a page of this site.'
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
   if (status === 403) return 'Trying again will not help: your account may not open this address.'
-  if (status === 405) return 'This address cannot be opened as a page.'
   return status === 404 ? 'Check it for a misspelling.' : 'Go back and start again.'
 }
 
@@ -67,7 +67,7 @@ const escaped = (text: string): string => text.replace(/[&<>"']/g, (char) => `&#
 
 /** Checks the page of a row: what it says, and that it holds no credential and no text of others. */
 function isPage(t: Test, page: Answer, row: Omit<Row, 'open'>, secrets: readonly string[] = []): void {
-  const { code, status, text = adviceOn(status), link = { href: '/', words: 'Go to the start' } } = row
+  const { code, status, text = adviceOn(row), link = { href: '/', words: 'Go to the start' } } = row
   covered.add(code)
   t.equal(page.status, status)
   t.equal(page.headers['content-type'], 'text/html; charset=utf-8')
@@ -120,7 +120,7 @@ async function check(
 ) {
   for (const row of rows) {
     const before = sandbox.faults.current()
-    await t.test(`${row.status} ${row.code}: ${row.text ?? adviceOn(row.status)}`, async (t) => {
+    await t.test(`${row.status} ${row.code}: ${row.text ?? adviceOn(row)}`, async (t) => {
       sandbox.faults.set(row.faults ?? {})
       // Before the navigation: one that signs in has its login cookie cleared.
       const cookies = secretsOf(sandbox, browser)
@@ -169,9 +169,13 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
       }),
       row(404, 'not_found', to(`/auth/${PLANTED}`)),
       row(404, 'not_found', to('/auth')),
-      row(405, 'method_not_allowed', to('/auth/logout')),
+      row(405, 'method_not_allowed', to('/auth/logout'), {
+        text: 'This address cannot be opened in this way. Use POST.',
+      }),
       row(403, 'cross_origin', to('/auth/logout', { method: 'POST', from: 'cross-site' })),
-      row(405, 'method_not_allowed', to('/auth/login', { method: 'POST' })),
+      row(405, 'method_not_allowed', to('/auth/login', { method: 'POST' }), {
+        text: 'This address cannot be opened in this way. Use GET or HEAD.',
+      }),
       row(502, 'upstream_unavailable', (browser) => signIn(browser, sandbox, '/app'), {
         text: NOT_COMPLETED,
         link: { href: '/auth/login?returnTo=%2Fapp', words: 'Try again' },
@@ -231,7 +235,10 @@ t.test('a call of data that fails gets a page in a navigation, and a problem in 
       fails(403, 'upstream_refused', says(401)),
       data(404, 'not_found', `/flux/a/b/${PLANTED}`),
       data(404, 'not_found', `/flux/?${PLANTED}`),
-      data(405, 'method_not_allowed', flux, { method: 'POST' }),
+      {
+        ...data(405, 'method_not_allowed', flux, { method: 'POST' }),
+        text: 'This address cannot be opened in this way. Use GET or HEAD.',
+      },
       data(406, 'not_acceptable', flux, { headers: { accept: 'image/png' } }),
       data(414, 'uri_too_long', `/flux/${PLANTED.repeat(2_000)}`),
       data(414, 'uri_too_long', `/flux/a?x=${PLANTED.repeat(2_000)}`),

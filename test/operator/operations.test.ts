@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import ts from 'typescript'
+import { ANGULAR_SWITCHES } from '../helpers/angular.ts'
 import { run } from './run.ts'
 
 const path = '/{wac}/zones/{zoneId}'
@@ -29,6 +30,17 @@ const OPERATIONS = {
       },
     },
   },
+  GetSite: {
+    ...{ method: 'GET', path: '/{wac}/sites/{siteId}', parameters: { siteId: 'integer' } },
+    response: {
+      type: 'object',
+      required: ['name', 'description', 'code'],
+      properties: {
+        ...{ name: { type: 'string' }, description: { type: ['string', 'null'] }, code: { type: 'string' } },
+        parentInfrastructureID: { type: ['integer', 'null'] },
+      },
+    },
+  },
   PutPlan: {
     method: 'PUT',
     path: '/{wac}/plans/{planId}',
@@ -39,7 +51,10 @@ const OPERATIONS = {
 }
 
 const USE = `
+import { changesOf, updateSite } from './bff-client'
 import { operations } from './operations'
+export const rename = async (name: string) =>
+  await updateSite(42, { ...changesOf(await operations.getSite({ wac: 'DEMO', siteId: 42 })), name })
 export async function use(): Promise<string> {
   const { id, next } = await operations.getZone({ wac: 'DEMO', zoneId: 7 })
   const list = await operations.listZones({ wac: 'DEMO', query: { id: [1, 2], order: 'up' } })
@@ -71,6 +86,7 @@ t.test('types gives a page typed calls, which compile and run with bff-client', 
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text)
   const options: ts.CompilerOptions = {
     ...{ strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, skipLibCheck: true },
+    ...{ ...ANGULAR_SWITCHES, noUnusedLocals: true, noUnusedParameters: true },
     ...{ target: ts.ScriptTarget.ES2022, lib: ['lib.es2023.d.ts', 'lib.dom.d.ts', 'lib.dom.iterable.d.ts'] },
     ...{ module: ts.ModuleKind.CommonJS, moduleResolution: ts.ModuleResolutionKind.Bundler, types: [] },
     ...{ outDir: join(folder, 'out'), ignoreDeprecations: '6.0' },
@@ -151,7 +167,7 @@ t.test('check names every fault at once, those with other variables included', a
     'faulty.json': JSON.stringify({ operations: faulty }),
   })
   const check = (...args: string[]) => run(t, 'operations.js', { WAC_ALLOWED: 'DEMO' }, ...args)
-  t.match(await check('check', `${folder}/sound.json`), { code: 0, lines: [/4 operations, no fault$/] })
+  t.match(await check('check', `${folder}/sound.json`), { code: 0, lines: [/5 operations, no fault$/] })
   const endpoint = { BASE_URL: 'https://a.test', AUTH_URL: 'https://a.test', WAC: 'not a code' }
   const held = await run(t, 'operations.js', endpoint, 'check', `${folder}/endpoint.json`)
   t.match(

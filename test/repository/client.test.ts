@@ -7,6 +7,7 @@ import { transformSync } from 'esbuild'
 import t from 'tap'
 import ts from 'typescript'
 import { END_REASONS } from '../../src/vault/session.ts'
+import { ANGULAR_SWITCHES } from '../helpers/angular.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { filesBelow, ROOT, read } from './files.ts'
@@ -36,49 +37,52 @@ t.test('the package of the client has this version, and its three modules with t
     t.match(JSON.stringify(exports), `./${name}`, 'test/verify/package.test.ts uses it')
 })
 
-t.test('the client and the printed code compile under the strict settings of a Vite template', async (t) => {
-  const folder = makeFolder('client')
-  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
-  mkdirSync(join(folder, 'src'))
-  const sources = [
-    ...['bff-client', 'react', 'vue'].map((name) => `client/${name}.ts`),
-    ...filesBelow('examples/recipes', '.ts'),
-  ]
-  const files = sources.map((path) => `src/${basename(path)}`)
-  for (const [at, path] of sources.entries()) writeFileSync(join(folder, files[at]!), read(path))
-  const pages = ['README.md', 'docs/spa.md', 'docs/getting-started.md', 'docs/operations.md']
-  const blocks = pages.flatMap(codeBlocks)
-  for (const [at, { language, code }] of blocks.entries()) {
-    // What is generated from the document: test/http/openapi-client.test.ts compiles it.
-    if (!/^tsx?$/.test(language) || code.includes("'./api.js'")) continue
-    files.push(`src/block-${at}.${language}`)
-    writeFileSync(join(folder, files.at(-1)!), code)
-  }
-  t.ok(files.length >= 11, `${files.length} files`)
+t.test(
+  'the client and the printed code compile under the strict settings of Vite and Angular projects',
+  async (t) => {
+    const folder = makeFolder('client')
+    symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+    mkdirSync(join(folder, 'src'))
+    const sources = [
+      ...['bff-client', 'react', 'vue'].map((name) => `client/${name}.ts`),
+      ...filesBelow('examples/recipes', '.ts'),
+    ]
+    const files = sources.map((path) => `src/${basename(path)}`)
+    for (const [at, path] of sources.entries()) writeFileSync(join(folder, files[at]!), read(path))
+    const pages = ['README.md', 'docs/spa.md', 'docs/getting-started.md', 'docs/operations.md']
+    const blocks = pages.flatMap(codeBlocks)
+    for (const [at, { language, code }] of blocks.entries()) {
+      // What is generated from the document: test/http/openapi-client.test.ts compiles it.
+      if (!/^tsx?$/.test(language) || code.includes("'./api.js'")) continue
+      files.push(`src/block-${at}.${language}`)
+      writeFileSync(join(folder, files.at(-1)!), code)
+    }
+    t.ok(files.length >= 11, `${files.length} files`)
 
-  // Each template only adds switches that refuse more, so one compilation has those of all.
-  const template = 'node_modules/create-vite/template-'
-  const settings = [
-    compilerOptions('examples/vite/tsconfig.json'),
-    compilerOptions(`${template}vanilla-ts/tsconfig.json`),
-    compilerOptions(`${template}react-ts/tsconfig.app.json`),
-  ]
-  const all = {
-    ...Object.assign({}, ...settings),
-    jsx: 'react-jsx',
-    types: ['vite/client', 'node'],
-    // `vue` exports the types of this package, and little else.
-    paths: { vue: [join(ROOT, 'node_modules/@vue/runtime-dom')] },
-  }
-  const { options, errors } = ts.convertCompilerOptionsFromJson(all, folder)
-  const paths = files.map((name) => join(folder, name))
-  const found = [...errors, ...ts.getPreEmitDiagnostics(ts.createProgram(paths, options))]
-  const texts = found.map(({ file, messageText }) => [
-    file?.fileName,
-    ts.flattenDiagnosticMessageText(messageText, ' '),
-  ])
-  t.strictSame(texts, [])
-})
+    // Each template only adds switches that refuse more, so one compilation has those of all.
+    const template = 'node_modules/create-vite/template-'
+    const settings = [
+      compilerOptions('examples/vite/tsconfig.json'),
+      compilerOptions(`${template}vanilla-ts/tsconfig.json`),
+      compilerOptions(`${template}react-ts/tsconfig.app.json`),
+    ]
+    const all = {
+      ...Object.assign({}, ...settings, ANGULAR_SWITCHES),
+      jsx: 'react-jsx',
+      types: ['vite/client', 'node'],
+      // `vue` exports the types of this package, and little else.
+      paths: { vue: [join(ROOT, 'node_modules/@vue/runtime-dom')] },
+    }
+    const { options, errors } = ts.convertCompilerOptionsFromJson(all, folder)
+    const paths = files.map((name) => join(folder, name))
+    const found = [...errors, ...ts.getPreEmitDiagnostics(ts.createProgram(paths, options))]
+    const texts = found.map(({ file, messageText }) => [
+      file?.fileName,
+      ts.flattenDiagnosticMessageText(messageText, ' '),
+    ])
+    t.strictSame(texts, [])
+  },
+)
 
 function compilerOptions(file: string): Record<string, unknown> {
   return ts.parseConfigFileTextToJson(file, read(file)).config.compilerOptions

@@ -56,6 +56,17 @@ t.test('the demo serves its page on all addresses of localhost and signs in at i
   await t.rejects(fetch(sandboxUrl), 'the sandbox is gone')
 })
 
+t.test('the demo says which inline script of a page is blocked, and takes its hash', async (t) => {
+  const folder = t.testdir({ 'index.html': '<!doctype html><title>page</title><script>start()</script>' })
+  const { demo } = await startDemo(t, { STATIC_DIR: folder })
+  const hash = /add (script-src 'sha256-\S+') to STATIC_CSP/.exec(demo.output())?.[1] ?? ''
+  t.match(hash, /./, demo.output())
+  const second = await startDemo(t, { STATIC_DIR: folder, STATIC_CSP: hash })
+  t.notMatch(second.demo.output(), /STATIC_CSP/)
+  const page = await fetch(second.url, { headers: { accept: 'text/html' } })
+  t.ok(page.headers.get('content-security-policy')?.includes(hash.split(' ')[1]!), 'the policy has it')
+})
+
 t.test('for the page of a development server the demo does not describe its own page', async (t) => {
   const { demo, sandboxUrl } = await startDemo(t, { PUBLIC_URL: 'http://localhost:5173' })
   t.match(demo.output(), 'Open        http://localhost:5173')

@@ -79,6 +79,27 @@ t.test('the core journey in Firefox', { skip: LACKS_FIREFOX }, async (t) => {
     t.equal(await readFlux(tab), 200)
   })
 
+  await t.test('twenty tabs that sign in at once all end signed in, each at its own address', async (t) => {
+    await tab.click('#sign-out')
+    await shows(tab, 'out')
+    const places = Array.from({ length: 20 }, (_, at) => `/?tab=${at}`)
+    const tabs = await Promise.all(places.map(() => firefox.newTab()))
+    await Promise.all(
+      tabs.map((one, at) =>
+        one.goto(`${publicUrl}/auth/login?returnTo=${encodeURIComponent(String(places[at]))}`),
+      ),
+    )
+    // A click of a hidden window waits for its turn.
+    await Promise.all(tabs.map((one) => one.evaluate('document.querySelector("#use-alice").click()')))
+    await Promise.all(tabs.map((one) => shows(one, 'in')))
+    const ends = await Promise.all(tabs.map((one) => one.evaluate('location.pathname + location.search')))
+    t.strictSame(ends, places)
+    t.equal(await readFlux(tab), 200)
+    await Promise.all(tabs.map((one) => one.close()))
+    await tab.reload()
+    await shows(tab, 'in')
+  })
+
   await t.test('a sign-out reaches the other tab and leaves no cookie', async (t) => {
     const second = await firefox.newTab()
     await second.goto(publicUrl)
