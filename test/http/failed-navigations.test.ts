@@ -174,7 +174,7 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
       }),
       row(403, 'cross_origin', to('/auth/logout', { method: 'POST', from: 'cross-site' })),
       row(405, 'method_not_allowed', to('/auth/login', { method: 'POST' }), {
-        text: 'This address cannot be opened in this way. Use GET or HEAD.',
+        text: 'This address cannot be opened in this way. Use GET.',
       }),
       row(502, 'upstream_unavailable', (browser) => signIn(browser, sandbox, '/app'), {
         text: NOT_COMPLETED,
