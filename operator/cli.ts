@@ -30,9 +30,9 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
   count --old-key     prints how many sessions are sealed under an older secret (older),
                       under a secret that is not in SESSION_SECRET (unreadable), and under
                       the newest one (newest)
-  list                prints one line per session: id, sign-in, last activity, end without
-                      further activity, flow, token generation, client, whether
-                      it is bound to a device
+  list                prints one line per session, and on stderr what its columns are: id, sign-in,
+                      last activity, end without further activity, flow, token generation, client,
+                      whether it is bound to a device
   explain <id>        says what the record of one session shows: whose it is, when it ends, its refreshes
                       and the last doubt; for an hour after its end, when and why it ended; the 12 digits
                       of a log line or of /auth/session are enough

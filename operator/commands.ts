@@ -43,9 +43,10 @@ async function count({ store, terminal }: CommandOptions, json: boolean): Promis
 }
 
 async function list({ store, terminal }: CommandOptions, json: boolean): Promise<boolean> {
+  const show = createLister(terminal, json)
   for await (const keys of distinct(store)) {
     for (const [at, record] of (await Promise.all(keys.map(store.read))).entries()) {
-      if (record !== null) await printSession(terminal, describeSession(keys[at]!, record), json)
+      if (record !== null) await show(keys[at]!, record)
     }
   }
   return true
@@ -55,11 +56,24 @@ async function listUser(
   options: CommandOptions,
   { user, json }: { user: string; json: boolean },
 ): Promise<boolean> {
-  const { terminal } = options
+  const show = createLister(options.terminal, json)
   const found = nothingSeen()
-  for await (const { key, record } of sessionsOf(user, options, found))
-    await printSession(terminal, describeSession(key, record), json)
+  for await (const { key, record } of sessionsOf(user, options, found)) await show(key, record)
   return reportUser(options, user, found)
+}
+
+const COLUMNS = ['id', 'sign-in', 'last activity', 'idle end', 'flow', 'generation', 'client', 'device']
+
+/** Prints sessions. What the columns are goes to stderr, so that each line of stdout is a session. */
+function createLister(terminal: Terminal, json: boolean) {
+  let isFirst = true
+  return async (key: RecordKey, record: SessionRecord): Promise<void> => {
+    const session = describeSession(key, record)
+    if (json) return await terminal.print(asciiJson(session))
+    if (isFirst) terminal.warn(COLUMNS.join('  '))
+    isFirst = false
+    await terminal.print(toLine(session))
+  }
 }
 
 /** A session without anything that opens it. */
@@ -79,10 +93,6 @@ function describeSession(key: RecordKey, record: SessionRecord) {
 }
 
 type Description = ReturnType<typeof describeSession>
-
-async function printSession(terminal: Terminal, session: Description, json: boolean): Promise<void> {
-  await terminal.print(json ? asciiJson(session) : toLine(session))
-}
 
 function toLine(session: Description): string {
   const { id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client, bound } = session

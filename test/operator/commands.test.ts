@@ -100,7 +100,7 @@ t.test('a session that a scan yields twice is counted once', async (t) => {
 })
 
 t.test('a line shows the public facts of a session, in printable ASCII', async (t) => {
-  const { made, run, out } = createOperator(t)
+  const { made, run, out, err } = createOperator(t)
   const createdAt = made.now()
   const iso = (at: number) => new Date(at).toISOString()
   const key = await startSession(made, { client: 'the\u001b[31m \u009b31m app' })
@@ -110,7 +110,9 @@ t.test('a line shows the public facts of a session, in printable ASCII', async (
   const seenAt = made.now()
   const times = [createdAt, seenAt, seenAt + IDLE_MS].map(iso)
   t.strictSame(out, [[key, ...times, 'code', '1', 'the?[31m ?31m app', 'unbound'].join('  ')])
+  t.strictSame(err, ['id  sign-in  last activity  idle end  flow  generation  client  device'])
   await run({ kind: 'list', json: true, user: null })
+  t.strictSame(err, [])
   t.match(out[0], /^[\x20-\x7e]+$/, 'nothing that moves a terminal')
   t.strictSame(JSON.parse(out[0]!), {
     id: key,
@@ -304,7 +306,7 @@ t.test('a session that no secret opens may be of the user, so the command is not
   await sealedSession(made, B!, { id: 'alice', name: null })
   t.notOk(await run({ kind: 'list', json: false, user: 'alice' }))
   t.equal(out.length, 1)
-  t.match(err, [/^1 sessions cannot be opened/])
+  t.match(err, [/^id {2}sign-in/, /^1 sessions cannot be opened/])
   t.notOk(await run({ kind: 'list', json: false, user: 'bob' }))
   t.notOk(await run({ kind: 'end_user', user: 'alice', revokes: false }))
   t.strictSame(out, ['ended 1'])

@@ -299,7 +299,7 @@ function failureWordsOf(outcome: TokenOutcome | null): FailureWords {
   return { reason: outcome.reason, description: outcome.answer?.description ?? undefined }
 }
 
-const RECOVERED = 'a refresh brought tokens after attempts that failed: the session was not affected'
+const RECOVERED = 'a refresh brought tokens after attempts that failed: nobody was signed out'
 
 /** Warns once an hour of each answer, and once of each that is proven. */
 function warnOf(
