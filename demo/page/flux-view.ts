@@ -167,6 +167,8 @@ export function startFluxView(onSend: Send): FluxView {
       clearTimeout(timer)
       every.checked = false
       result.hidden = true
+      // The platform's own words are the user's too.
+      if (problemBox.querySelector('.problem-body') !== null) showProblem(problemBox, null)
       body.textContent = ''
       byId('flux-exact-rows', HTMLElement).replaceChildren()
       for (const id of ['flux-request', 'flux-status']) byId(id, HTMLElement).textContent = ''

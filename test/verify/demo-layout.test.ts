@@ -61,8 +61,12 @@ t.test('what one presses in the demo stays where it is, with its verdict above i
       await press(t, page, scenario)
     t.strictSame(await page.evaluate(CUT), [], `${size.width}: no button is cut or reaches out of its place`)
   }
+  await page.locator('#flux-id').fill('missing')
+  await page.locator('#flux-read').click()
+  await page.locator('#flux-problem .problem-body').waitFor()
   await page.locator('#sign-out').click()
   await showsState(page, 'out')
+  t.notOk(await page.locator('#flux-problem').isVisible(), 'no words of the platform after its user has left')
   t.equal(await page.locator('#verdict').textContent(), '', 'no verdict on a session that is over')
 })
 
