@@ -152,7 +152,7 @@ function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
   sentences.push(...ofAccessToken(facts))
   if (facts.refreshUnderWayUntil !== null)
     sentences.push(
-      `A refresh is under way, or refreshes pause after a failover: no other begins before ${facts.refreshUnderWayUntil}.`,
+      `A refresh may be under way, or refreshes pause after a failover: no other begins before ${facts.refreshUnderWayUntil}.`,
     )
   else if (facts.doubts > 0)
     sentences.push(
