@@ -225,7 +225,10 @@ export class SimulatedAuthorizationServer {
         if (presentation !== null) this.#checker.closed(presentation)
         finish(classifyFailure(new NoTokenResponse(presentation !== null, cause), () => false))
       }
-      const onAbort = (): void => noResponse(signal.reason)
+      const onAbort = (): void => {
+        if (presentation !== null && presentation.state === 'open') this.#checker.reset(presentation)
+        noResponse(signal.reason)
+      }
       const broken = (): void => noResponse(new Error('the connection broke'))
       if (signal.aborted) return onAbort()
       signal.addEventListener('abort', onAbort)

@@ -62,6 +62,8 @@ export interface Session {
   /** Of the newest tokens in the master that counts, and since when. */
   storedSerial: number
   storedAt: number
+  /** When its lease or its tokens last changed in any server. */
+  movedAt: number
   readonly causes: Set<LossCause>
   lossReported: boolean
   readonly served: Map<Replica, { serial: number; at: number }>
@@ -176,6 +178,7 @@ export class InvariantChecker {
       refusedAt: Number.NEGATIVE_INFINITY,
       storedSerial: 1,
       storedAt: this.#clock.now,
+      movedAt: this.#clock.now,
       causes: new Set(),
       lossReported: false,
       served: new Map(),
@@ -408,6 +411,22 @@ export class InvariantChecker {
     if (this.#ends(presentation, 'closed') && presentation.issued > 0) this.#unheard(presentation)
   }
 
+  /** Its own process closes the connection. */
+  reset({ token, by, sentAt }: Presentation): void {
+    const { now } = this.#clock
+    const settings = this.#settings
+    // A stop does so, and a response that does not come. It may have been sent a timeout after it was begun.
+    if (!by.ready || now - sentAt >= resetAfterMs(settings) - settings.timeoutMs) return
+    const session = this.#byFamily.get(token.family.id)
+    const record = session === undefined ? null : this.#recordOf(session.key)
+    if (session === undefined || record === null || session.movedAt >= sentAt) return
+    if (record.lease === '' && serialOf(record.tokens) === token.serial)
+      this.violated(
+        'a presentation is given up although nobody else has its lease',
+        `${token.text} by ${by.name}, sent ${Math.round(now - sentAt)} ms ago`,
+      )
+  }
+
   /** Whether it was open until now. */
   #ends(presentation: Presentation, state: 'finished' | 'closed'): boolean {
     if (!this.#open.delete(presentation)) return false
@@ -453,6 +472,8 @@ export class InvariantChecker {
     }
     // What is written to a master that was replaced is lost, until its writer writes it again.
     const session = this.#ofTokens(after)
+    if (session !== undefined && (after.lease !== before.lease || newer !== older))
+      session.movedAt = this.#clock.now
     if (session !== undefined && this.superseded.has(server)) session.rolledBack = true
     else if (session !== undefined && newer > session.storedSerial) {
       session.storedSerial = newer
