@@ -91,6 +91,8 @@ function whereLogged(id: string): string {
 type Tokens = NonNullable<ReturnType<typeof openTokens>>['tokens']
 
 function factsOf(key: RecordKey, record: SessionRecord, tokens: Tokens | null, now: number) {
+  // A lease counts its doubt before it is one.
+  const isUnderWay = record.lease !== '' && record.leaseUntil > now
   return {
     id: key,
     now: iso(now),
@@ -112,7 +114,7 @@ function factsOf(key: RecordKey, record: SessionRecord, tokens: Tokens | null, n
     doubts: record.doubts,
     refreshUnderWayUntil: record.leaseUntil > now ? iso(record.leaseUntil) : null,
     /** Whether the newest try to refresh brought no tokens. */
-    refreshFails: record.doubts > 0 || record.retryAt > 0,
+    refreshFails: record.doubts > (isUnderWay ? 1 : 0) || record.retryAt > 0,
     noRefreshBefore: record.retryAt > now ? iso(record.retryAt) : null,
     /** Whether the session cookie alone is worth nothing. `registered`: the device has a key and has not proven it yet. */
     device: deviceOf(record),
@@ -149,6 +151,7 @@ function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
       : `Its tokens were refreshed ${times(facts.refreshes)}${last}.`,
     DEVICES[facts.device],
   ]
+  if (passed !== null) return sentences
   sentences.push(...ofAccessToken(facts))
   if (facts.refreshUnderWayUntil !== null)
     sentences.push(

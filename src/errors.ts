@@ -106,9 +106,12 @@ const EXTRA_MEMBERS: Partial<Record<ProblemCode, Record<string, string>>> = {
   login_required: { loginUrl: PATHS.login },
 }
 
+// Making one takes 25 times as long as its use.
+const DISJUNCTION = new Intl.ListFormat('en-GB', { type: 'disjunction' })
+
 /** The words of a list of choices in a detail: `A, B or C`. */
 export function either(choices: readonly string[]): string {
-  return new Intl.ListFormat('en-GB', { type: 'disjunction' }).format(choices)
+  return DISJUNCTION.format(choices)
 }
 
 /** An error of the table, to throw. Text as `options` is its detail. */

@@ -451,8 +451,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {
-    // undici has compared a length that the response names.
-    if (this.connection!.broken && this.head.headers['content-length'] === undefined) {
+    if (this.connection!.broken && endsWithConnection(this.head)) {
       this.onResponseError(controller, new Error('the connection broke before the end of the response'))
       return
     }
@@ -646,6 +645,12 @@ function endUnread({ request, response, outgoing }: Pick<Call, 'request' | 'resp
 /** Whether the browser has left. */
 function isGone({ request, response }: Call): boolean {
   return response.closed || response.destroyed || request.socket.destroyed
+}
+
+/** undici knows the end of any other response, whatever becomes of the connection (RFC 9112 section 6.3). */
+function endsWithConnection({ status, headers }: Head): boolean {
+  const isChunked = /\bchunked\s*$/i.test(headers['transfer-encoding'] ?? '')
+  return !isChunked && headers['content-length'] === undefined && status !== 204 && status !== 304
 }
 
 function isRepeatable({ method }: OutgoingRequest): boolean {

@@ -151,7 +151,8 @@ function reportFailedWritesLate(socket: Socket, onFailure: () => void): void {
     (error) => {
       if (!error) return done()
       onFailure()
-      setTimeout(done, READ_FIRST_MS, error)
+      // A process that was held up has not yet read its socket when the timer fires.
+      setTimeout(() => setImmediate(done, error), READ_FIRST_MS)
     }
   const { _write, _writev } = socket
   socket._write = (chunk, encoding, done) => _write.call(socket, chunk, encoding, late(done))

@@ -12,6 +12,7 @@ import type { User } from '../../src/vault/user.ts'
 import { revealed } from '../config/environment.ts'
 import {
   IDLE_MS,
+  leaseRequest,
   memoryStore,
   newKey,
   newRecord,
@@ -126,6 +127,33 @@ t.test('a line shows the public facts of a session, in printable ASCII', async (
     bound: false,
   })
 })
+
+t.test(
+  'explain says that a refresh failed only after it has, and what follows only while the session lives',
+  async (t) => {
+    const { made, run, out } = createOperator(t)
+    const key = await sealedSession(made, A!)
+    const explained = async () => {
+      await run({ kind: 'explain', id: key, json: false })
+      return out.join('\n')
+    }
+    const begin = async (attempt: string) =>
+      t.match(await made.store.beginRefresh(key, leaseRequest(attempt)), { kind: 'granted' })
+    await begin('a')
+    t.match(await explained(), /is refreshed before\.\nA refresh may be under way/)
+    await made.pass(60_000)
+    const lapsed = await explained()
+    t.match(lapsed, /newest try to refresh failed/, 'its replica was killed')
+    t.match(lapsed, /presented once without an answer/)
+    await begin('b')
+    t.match(await explained(), /newest try to refresh failed/, 'and one of another replica is under way')
+    await made.store.releaseLease(key, { attempt: 'b', inDoubt: null, retryInMs: 5_000 })
+    t.match(await explained(), /no refresh is tried before/)
+    await made.pass(IDLE_MS)
+    t.match(await explained(), /passed its idle limit/)
+    t.notMatch(await explained(), /access token|refresh token/)
+  },
+)
 
 t.test('list and explain say whether a session is bound to a device', async (t) => {
   const { made, run, out } = createOperator(t)

@@ -141,15 +141,25 @@ const CLOSES_EARLY = `
   })
   server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port))`
 
-t.test('a response to an unread body arrives, although the resource server has closed', async (t) => {
-  const worker = new Worker(CLOSES_EARLY, { eval: true, workerData: OK.replace('200 OK', '413 Too Large') })
-  t.teardown(() => worker.terminate())
-  const [upstreamPort] = (await once(worker, 'message')) as [number]
-  const { port } = await bff(t, { baseUrl: `http://127.0.0.1:${upstreamPort}` })
-  const body = '#'.repeat(8_000_000)
-  const head = [...PUT.slice(0, -1), `Content-Length: ${body.length}`]
-  for (let call = 0; call < 10; call += 1) t.equal((await rawBrowser(t, port, head, body).answer).status, 413)
-})
+for (const [what, text] of [
+  ['with a length', OK.replace('200 OK', '413 Too Large')],
+  ['in chunks', `${HALF_CHUNKED.replace('200 OK', '413 Too Large')}0\r\n\r\n`],
+] as const)
+  t.test(
+    `a response ${what} to an unread body arrives, although the resource server has closed`,
+    async (t) => {
+      const worker = new Worker(CLOSES_EARLY, { eval: true, workerData: text })
+      t.teardown(() => worker.terminate())
+      const [upstreamPort] = (await once(worker, 'message')) as [number]
+      const { port } = await bff(t, { baseUrl: `http://127.0.0.1:${upstreamPort}` })
+      const body = '#'.repeat(8_000_000)
+      const head = [...PUT.slice(0, -1), `Content-Length: ${body.length}`]
+      for (let call = 0; call < 10; call += 1) {
+        const { status, headers, error } = await rawBrowser(t, port, head, body).answer
+        t.match({ status, error }, { status: 413, error: null }, JSON.stringify(headers))
+      }
+    },
+  )
 
 for (const [when, text] of [
   ['before the head', ''],
