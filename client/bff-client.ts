@@ -111,7 +111,7 @@ export class BffError extends Error {
   override readonly name = 'BffError'
   /** 0 if there was no response at all. */
   declare readonly status: number
-  /** `null` for an error of the platform itself, whose text is in `body`. */
+  /** `null` for an error of the platform itself, or a 4xx of a proxy, whose text is in `body`. */
   declare readonly code: ErrorCode | null
   /** With `login_required`: why the session ended, if it did; `device`: it is bound to another device. */
   declare readonly reason: EndReason | 'device' | null
@@ -351,8 +351,9 @@ export async function request(
   }
   for (;;) {
     const response = await fetch(path, { ...init, headers: sent } as RequestInit).catch(unreachable(signal))
-    // The server sends no fetch a page, and a reverse proxy sends one only for an outage.
-    if (OF_SERVER.test(path) && response.status < 500 && /html/.test(response.headers.get('content-type')!))
+    // The server sends no fetch a page, and a host of pages alone answers an update with 404 or 405.
+    const isPage = response.ok || /40[45]/.test(`${response.status}`)
+    if (OF_SERVER.test(path) && isPage && /html/.test(response.headers.get('content-type')!))
       throw new BffError('answered_by_page', response)
     if (response.ok || response.status === 304) return response
     const error = await failure(response, signal)

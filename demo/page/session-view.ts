@@ -109,7 +109,7 @@ export function startSessionView(onChange: (session: Session, first: boolean) =>
 }
 
 function outageNotice(error: unknown) {
-  const unreachable = !(error instanceof BffError) || error.status === 0
+  const unreachable = !(error instanceof BffError) || error.code === 'unreachable'
   return {
     tone: 'bad' as const,
     title: unreachable ? 'The server cannot be reached.' : 'The server cannot read the session now.',

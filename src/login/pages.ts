@@ -136,7 +136,7 @@ function signInAdvice(found: Problem): string {
 
 function dataAdvice(found: Problem): string {
   const { status, code } = found
-  if (code === 'cross_origin') return 'The request does not come from a page of this site.'
+  if (code === 'cross_origin') return 'Open it from a page of this site instead.'
   if (status === 401) return 'Sign in, then open this address again.'
   if (status === 403) return 'Trying again will not help: your account may not open this address.'
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'

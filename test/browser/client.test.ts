@@ -239,6 +239,13 @@ t.test('the client in a page', async (t) => {
       // As Angular's worker answers without a connection.
       await answer(504)
       t.match(await failureOf(tab, 'bff.flux("a")'), { code: 'unreachable', status: 504 })
+      // The page of a proxy for a request that it refuses.
+      const html = { 'content-type': 'text/html' }
+      await answer(413, html)
+      t.match(await failureOf(tab, 'bff.flux("a")'), { code: null, status: 413 })
+      // That of a host of pages for a method or an address that it does not know.
+      await answer(405, html)
+      t.match(await failureOf(tab, 'bff.flux("a")'), { code: 'answered_by_page', status: 405 })
       await tab.close()
     },
   )

@@ -57,7 +57,7 @@ const data = (status: number, code: ProblemCode, ...call: Parameters<typeof to>)
   row(status, code, to(...call), { ask: (browser) => browser.fetch(...call) })
 
 function adviceOn({ status, code }: Pick<Row, 'status' | 'code'>): string {
-  if (code === 'cross_origin') return 'The request does not come from a page of this site.'
+  if (code === 'cross_origin') return 'Open it from a page of this site instead.'
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
   if (status === 403) return 'Trying again will not help: your account may not open this address.'
   return status === 404 ? 'Check it for a misspelling.' : 'Go back and start again.'
