@@ -25,15 +25,24 @@ const HALF_CHUNKED =
   'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n'
 const UNENDED = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n\r\nabc'
 
+const lastOf = (response: string) => response.replace('\r\n', '\r\nConnection: close\r\n')
+
 const reset = (socket: Socket) => socket.resetAndDestroy()
 
 for (const [what, text, breakOff, seen = 'abc'] of [
   ['with a length that is reset half-way', HALF, reset],
   ['in chunks that is reset half-way', HALF_CHUNKED, reset],
+  ['in chunks that is reset half-way, on a connection that was to close', lastOf(HALF_CHUNKED), reset],
+  ['with a length that is reset half-way, on a connection that was to close', lastOf(HALF), reset],
   ['without a length that is reset half-way', UNENDED, reset],
   ['that is reset between its head and its body', HALF.slice(0, -3), reset, 'content-type'],
   ['that ends short of its length', HALF, (socket) => socket.end()],
   ['that ends within its chunks', HALF_CHUNKED, (socket) => socket.end()],
+  [
+    'that ends within its chunks, on a connection that was to close',
+    lastOf(HALF_CHUNKED),
+    (socket) => socket.end(),
+  ],
   ['with broken chunks', HALF_CHUNKED, (socket) => socket.write('zz\r\n')],
 ] as [string, string, (socket: Socket) => unknown, string?][]) {
   for (const version of ['1.0', '1.1']) {
