@@ -159,7 +159,7 @@ function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
     )
   else if (facts.doubts > 0)
     sentences.push(
-      `The refresh token was presented ${times(facts.doubts)} without an answer that says whether it is used up (refresh.in_doubt in the log has what came). It is presented again, at the latest when the access token has expired; if the platform refuses it then, the session ends with the reason refused.`,
+      `The refresh token was presented ${times(facts.doubts)} without an answer that says whether it is used up (refresh.in_doubt in the log has what came; a replica that was killed logged nothing). It is presented again, at the latest when the access token has expired; if the platform refuses it then, the session ends with the reason refused.`,
     )
   if (facts.noRefreshBefore !== null)
     sentences.push(`After a failure no refresh is tried before ${facts.noRefreshBefore}.`)
