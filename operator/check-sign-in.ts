@@ -5,6 +5,7 @@ import { createAuthorizationClient } from '../src/oauth/client.ts'
 import { redirectUriOf } from '../src/oauth/redirect-uri.ts'
 import { get, type Response, unreachable } from './http.ts'
 import { inAscii } from './in-ascii.ts'
+import { objectionIn } from './objection.ts'
 import { type Finding, fault, ok, warning } from './report.ts'
 
 const CHECK = 'sign-in page'
@@ -71,14 +72,15 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
     // An answer at our callback has proven both, unless another callback gets the same one.
     const unknownScope = isGood ? await lead({ scope: `doctor-${nonce}` }) : null
     const isBack = unknownScope?.kind === 'back'
-    const silent = isGood && (oauth.issuer !== null || !isBack) ? await lead({ prompt: 'none' }) : null
+    const silent = isGood ? await lead({ prompt: 'none' }) : null
     const proven =
       isBack ||
       (silent?.kind === 'back' &&
         (await lead({ prompt: 'none', redirect_uri: `${redirectUri}/doctor` })).kind !== 'back')
     const issuer = silent !== null && oauth.issuer !== null ? [judgeIssuer(silent, oauth)] : []
+    const objection = silent?.kind === 'back' ? judgeSilent(silent.params, oauth) : null
     return {
-      findings: [proven ? PROVEN : first, ...issuer],
+      findings: [objection ?? (proven ? PROVEN : first), ...issuer],
       clockAheadMs: aheadOf(date),
       isReached: led.kind !== 'failed',
     }
@@ -98,14 +100,10 @@ function judge(led: Led, config: Config): Finding {
   const { oauth } = config
   if (led.kind === 'failed') return fault(CHECK, unreachable('sign-in page', led.reason, PAGE_VARIABLES))
   if (led.kind === 'back') {
-    const error = led.params.get('error')
-    if (error === null) return ok(CHECK, 'the server sends the browser back at once')
-    const code = /^[a-z_]{1,64}$/.test(error) ? error : 'an unreadable error code'
-    const description = inAscii(led.params.get('error_description') ?? '').slice(0, 200)
-    return fault(
-      CHECK,
-      `the authorization server refuses the request (${code}${description === '' ? '' : `, "${description}"`}): ${remedy(code, oauth)}`,
-    )
+    const objection = objectionIn(led.params, oauth)
+    if (objection === null) return ok(CHECK, 'the server sends the browser back at once')
+    const { words, remedy, setting } = objection
+    return fault(CHECK, `the authorization server refuses the request (${words}): ${remedy}`, setting)
   }
   const { response, hops, url } = led
   const { status, location } = response
@@ -137,22 +135,15 @@ function judge(led: Led, config: Config): Finding {
   )
 }
 
-function remedy(error: string, { pkce }: Config['oauth']): string {
-  switch (error) {
-    case 'invalid_scope':
-      return 'check OAUTH_SCOPE and BASE_URL'
-    case 'unsupported_response_type':
-    case 'unauthorized_client':
-      return 'check OAUTH_FLOWS, and which flows the client of CLIENT_ID may use'
-    case 'invalid_request':
-      return pkce
-        ? 'check OAUTH_AUTHORIZE_PARAMS, OAUTH_PKCE and OAUTH_REDIRECT'
-        : 'the server may demand PKCE: remove OAUTH_PKCE=off'
-    case 'access_denied':
-      return 'check OAUTH_SCOPE: it may name no scope that this client has'
-    default:
-      return 'check CLIENT_ID and PUBLIC_URL'
-  }
+/** What `prompt=none` brings to light at a server that looks at the request only after the user has signed in. */
+function judgeSilent(params: URLSearchParams, oauth: Config['oauth']): Finding | null {
+  const objection = objectionIn(params, oauth)
+  if (objection === null || !objection.isOfTheRequest) return null
+  const { words, remedy, setting } = objection
+  // It objects to prompt=none, which no sign-in has.
+  if (/\bprompt\b/i.test(words)) return null
+  const message = `a sign-in may end with the error that the server gives without one (${words}): ${remedy}`
+  return { ...warning(CHECK, message), setting }
 }
 
 /** Holds `OAUTH_ISSUER` against an `iss` that comes without a sign-in (RFC 9207). */

@@ -81,7 +81,8 @@ export function createAuthorizeEndpoint({
     if (responseType === null) return redirectBack(back, { error: 'invalid_request' })
     if (responseType !== flow) return redirectBack(back, { error: 'unsupported_response_type' })
     if (isSilent && promptNone === 'refuse') return redirectBack(back, { error: 'login_required' })
-    if (!isTime(profile?.signIn.refusesScope)) return request
+    const isChecked = isSilent && promptNone === 'check'
+    if (!isChecked && !isTime(profile?.signIn.refusesScope)) return request
     const scope = accounts.grantedScope(asked, ownAddress())
     if (scope === null) return refuse(back, 'authorize: scope', 'invalid_scope')
     const isS256 =
@@ -93,6 +94,7 @@ export function createAuthorizeEndpoint({
       return refuse(back, 'authorize: no challenge', 'invalid_request')
     if (nonce === 'required' && scope.split(' ').includes('openid') && !query.has('nonce'))
       return refuse(back, 'authorize: no nonce', 'invalid_request')
+    if (isChecked) return redirectBack(back, { error: 'login_required' })
     return { ...request, scope }
   }
 

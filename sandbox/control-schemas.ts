@@ -60,7 +60,7 @@ export const faultsSchema = {
     clientCheck: { enum: ['first', 'last'] },
     pkce: { enum: ['honour', 'ignore', 'require'] },
     nonce: { enum: ['optional', 'required'] },
-    promptNone: { enum: ['page', 'refuse', 'refuse-anywhere'] },
+    promptNone: { enum: ['page', 'refuse', 'refuse-anywhere', 'check'] },
     codeReuse: { enum: ['revoke', 'refuse'] },
     tokenLifeSeconds: { type: 'number', minimum: 0 },
     expiresIn: {

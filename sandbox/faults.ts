@@ -23,8 +23,11 @@ export interface Faults {
   pkce: 'honour' | 'ignore' | 'require'
   /** Whether the scope `openid` needs a `nonce`. */
   nonce: 'optional' | 'required'
-  /** What `prompt=none` leads to: the sign-in page, `login_required` at the callback, or at whatever callback was named. */
-  promptNone: 'page' | 'refuse' | 'refuse-anywhere'
+  /**
+   * What `prompt=none` leads to: the sign-in page, `login_required` at the callback, or at whatever callback was named.
+   * `check`: `login_required` only once the request was found good.
+   */
+  promptNone: 'page' | 'refuse' | 'refuse-anywhere' | 'check'
   /** A code that was used already: ends its tokens (RFC 6749 section 4.1.2), or is merely refused. */
   codeReuse: 'revoke' | 'refuse'
   /** True lifetime, in seconds, of access tokens that are issued from now on. */

@@ -111,6 +111,12 @@ const AUTHLIB_GUARD = challenge(
   `{"error": "invalid_token", "error_description": "${AUTHLIB_INVALID}"}`,
 )
 
+const AUTHLIB_NO_TOKEN = challenge(
+  401,
+  'bearer error="missing_authorization", error_description="Missing \'Authorization\' in headers."',
+  `{"error": "missing_authorization", "error_description": "Missing 'Authorization' in headers."}`,
+)
+
 function authlibClient(methods: string): RecordedAnswer {
   const text = `The client cannot authenticate with methods: [${methods}]`
   return {
@@ -697,11 +703,7 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
           error_description: 'The resource owner or authorization server denied the request',
         },
       },
-      'token: none': challenge(
-        401,
-        'bearer error="missing_authorization", error_description="Missing \'Authorization\' in headers."',
-        `{"error": "missing_authorization", "error_description": "Missing 'Authorization' in headers."}`,
-      ),
+      'token: none': AUTHLIB_NO_TOKEN,
       ...each(['token: unknown', 'token: expired', 'token: ended'], AUTHLIB_GUARD),
     },
     faults: { ...USUAL, clientAuth: 'any-for-codes', rotateAccess: true, revocation: 'both' },
@@ -715,6 +717,53 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       setting: 'INCLUDE_NEW_REFRESH_TOKEN = False, and a revoke_old_credential that sets nothing',
       faults: { omitRefreshToken: 'at-refresh' },
       env: { OAUTH_REUSE_SECONDS: '3600' },
+    },
+  },
+  canaille: {
+    software: 'Canaille',
+    version: '0.3.6',
+    measuredOn: '2026-11-27',
+    special:
+      'a refresh token expires with its access token; a missing nonce is an error only after the sign-in; revokes by Basic alone',
+    paths: { base: '', authorize: '/oauth/authorize', token: '/oauth/token', revoke: '/oauth/revoke' },
+    signIn: { redirects: true, refusesCallback: 'sign-in', refusesScope: 'sign-in' },
+    scopes: { known: ['openid', 'profile', 'email'], unknown: 'drop' },
+    tokenHeaders: { ...JSON_TYPE, ...NO_STORE },
+    guardHeaders: { ...JSON_TYPE, ...NO_STORE },
+    answers: {
+      ...each(DEAD, python(400, 'invalid_grant')),
+      ...each(CODES, {
+        status: 400,
+        body: `{"error": "invalid_grant", "error_description": "Invalid 'code' in request."}`,
+      }),
+      'client: wrong': authlibClient(
+        "'client_secret_basic', 'client_secret_post', 'client_assertion_jwt', 'none'",
+      ),
+      'grant type: unknown': python(400, 'unsupported_grant_type'),
+      ...each(['revocation: done', 'revocation: unknown'], { status: 200, body: {} }),
+      'authorize: client': page(404, 'Authorization interface - Canaille'),
+      'authorize: callback': page(400, 'Authorization interface - Canaille'),
+      'authorize: no nonce': {
+        back: { error: 'invalid_request', error_description: "Missing 'nonce' in request." },
+      },
+      'token: none': AUTHLIB_NO_TOKEN,
+      ...each(['token: unknown', 'token: expired', 'token: ended'], AUTHLIB_GUARD),
+    },
+    faults: {
+      ...USUAL,
+      promptNone: 'check',
+      nonce: 'required',
+      clientAuth: 'basic',
+      rotateAccess: true,
+      revocation: 'both',
+      refreshLifeSeconds: 3_600,
+    },
+    env: {
+      OAUTH_AUTHORIZE_PARAMS: 'nonce={random}',
+      OAUTH_CLIENT_AUTH: 'basic',
+      OAUTH_REDIRECT: 'fixed',
+      OAUTH_SCOPE: 'openid profile',
+      REFRESH_AHEAD_SECONDS: '1200',
     },
   },
   dex: {

@@ -132,11 +132,14 @@ export async function measureSecondSignIn(
   report.add(check, describeSecond(access, refresh, guard))
 }
 
+type NotGranted = Exclude<TokenOutcome, { kind: 'granted' }>
+
 function describeSecond(
   access: Awaited<ReturnType<Guard['accepts']>>,
   refresh: TokenOutcome | null,
   guard: Guard,
 ): Draft {
+  if (refresh !== null && refresh.kind !== 'granted' && !isRefusal(refresh)) return noVerdict(refresh)
   if (refresh?.kind === 'granted' || (refresh === null && access === 'accepted'))
     return { value: 'keeps', message: 'the tokens from before still work: a user may have several devices' }
   if (refresh === null && access === 'unknown')
@@ -155,6 +158,17 @@ function describeSecond(
     message:
       'ends the tokens from before: two devices of one user sign each other out in turn, with the reason refused',
   }
+}
+
+/** Whether the token endpoint refuses this grant, in whatever words. A failure of its own says nothing about the grant. */
+function isRefusal(outcome: NotGranted): boolean {
+  if (outcome.kind !== 'unavailable') return outcome.kind === 'refused'
+  const status = outcome.rejectsClient === true ? 0 : (outcome.answer?.status ?? 0)
+  return status >= 400 && status <= 499 && status !== 429
+}
+
+function noVerdict(outcome: NotGranted): Draft {
+  return notMeasured(`the token endpoint failed meanwhile (${reasonOf(outcome)}). Run this again`)
 }
 
 /** What the token endpoint says to a refresh token that it never issued, and whether that would end a session. */
@@ -178,7 +192,7 @@ function describeRefused(outcome: TokenOutcome): Draft {
 }
 
 /** The value of OAUTH_REFUSED_GRANT that names this answer; null where none may. */
-function refusedGrantSetting({ answer }: Exclude<TokenOutcome, { kind: 'granted' }>): string | null {
+function refusedGrantSetting({ answer }: NotGranted): string | null {
   if (answer === undefined) return null
   const { status, code, isEmpty } = answer
   if (status < 400 || status > 499 || status === 429 || status === 401) return null
@@ -250,6 +264,8 @@ export async function measureReuse(
   for (const delay of delays) {
     await operator.unlessStopped(waitUntil(used.at + delay * 1_000))
     const { outcome } = await signIns.refresh(used.token)
+    if (outcome.kind !== 'granted' && !isRefusal(outcome) && longest === null)
+      return report.add(check, noVerdict(outcome))
     if (outcome.kind !== 'granted') break
     hold(heldOf(outcome.tokens, used.token))
     longest = delay

@@ -8,6 +8,7 @@ import { redirectUriOf } from '../../src/oauth/redirect-uri.ts'
 import type { GrantedTokens, TokenOutcome } from '../../src/oauth/token-response.ts'
 import { listenAddress } from '../../src/process/listen.ts'
 import type { Secret } from '../../src/secret.ts'
+import { objectionIn } from '../objection.ts'
 import type { Report } from '../report.ts'
 import type { Operator } from './operator.ts'
 
@@ -176,8 +177,13 @@ export async function createSignIns(config: Config, report: Report, operator: Op
       if (code === undefined || more.length > 0 || error !== null) {
         const description = query.get('error_description')
         const words = description === null ? '' : `, "${report.quote(description)}"`
+        const objection = objectionIn(query, oauth)
         const why = error === null ? 'there is no code' : `the error ${report.quote(error)}${words}`
-        report.add('sign-in', { verdict: 'fault', message: `the browser came back without a code: ${why}` })
+        report.add('sign-in', {
+          verdict: 'fault',
+          message: `the browser came back without a code: ${why}${objection?.isOfTheRequest ? `: ${objection.remedy}` : ''}`,
+          setting: objection?.setting ?? null,
+        })
         return null
       }
       report.hide(code)

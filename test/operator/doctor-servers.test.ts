@@ -83,6 +83,22 @@ t.test('an answer to prompt=none that any callback gets proves no callback', asy
   t.match(findings.find(({ check }) => check === 'sign-in page')?.message, /not proven/)
 })
 
+t.test('what a server objects to only after a sign-in is found by prompt=none', async (t) => {
+  const { examine } = await examineAt(t, 'canaille')
+  const page = async (env: Env) =>
+    (await examine({ OAUTH_AUTHORIZE_PARAMS: '', ...env })).find(({ check }) => check === 'sign-in page')
+  t.match(await page({}), {
+    verdict: 'warning',
+    message: /may end with the error.*invalid_request, "Missing 'nonce' in request.".*needs a nonce/,
+    setting: 'OAUTH_AUTHORIZE_PARAMS=nonce={random}',
+  })
+  t.match(await page({ OAUTH_AUTHORIZE_PARAMS: 'a=b' }), { message: /add nonce=\{random\}/, setting: null })
+  t.match(await page({ OAUTH_AUTHORIZE_PARAMS: 'nonce={random}' }), {
+    verdict: 'ok',
+    message: /accepts this client and callback/,
+  })
+})
+
 t.test('a method that one endpoint alone takes is not advised for all', async (t) => {
   const { examine } = await examineAt(t, 'authlib', { clientAuth: 'post-for-tokens' })
   t.match(

@@ -119,6 +119,13 @@ const FACTS: Record<string, Facts> = {
     ...{ expired: ['401 invalid_token', /error="invalid_token"/], longerCallback: 'request 400' },
     ...{ unknownScope: 'granted ', refusal: 'access_denied' },
   },
+  canaille: {
+    ...{ unknown: '400 invalid_grant', wrongSecret: '401 invalid_client', used: '400 invalid_grant' },
+    ...{ wrongSecretCode: '401 invalid_client', withdrawn: '400 invalid_grant', oldAccess: 'ends' },
+    ...{ codeTwice: 'first lives', revokedAccess: 'refresh ends', revokedRefresh: 'access ends' },
+    ...{ expired: ['401 invalid_token', /error="invalid_token"/], longerCallback: 'sign-in 400' },
+    ...{ unknownScope: 'granted ', refusal: 'access_denied' },
+  },
   dex: {
     ...{ unknown: '400 invalid_request', wrongSecret: '401 invalid_client', used: '400 invalid_request' },
     ...{ wrongSecretCode: '401 invalid_client', withdrawn: '400 invalid_request', oldAccess: 'lives' },

@@ -56,6 +56,7 @@ export const SERVER_MODELS: readonly ServerModel[] = [
   { ...KEPT, name: 'spring-authorization-server' },
   { ...STRICT, name: 'spring-authorization-server, rotation' },
   { ...STRICT, name: 'authlib' },
+  { ...STRICT, name: 'canaille' },
   { ...STRICT, name: 'dex', dead: { status: 400, error: 'invalid_request' } },
   { ...grace(60, 'another', 'refused'), name: 'dex, reuse', dead: { status: 400, error: 'invalid_request' } },
 ]

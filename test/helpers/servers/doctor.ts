@@ -47,6 +47,7 @@ export const MATRIX: Readonly<Record<string, Row>> = {
     wrongIssuer: 'not seen',
   },
   authlib: { proven: false, ...BEFORE, wrongScope: 'not seen', wrongIssuer: 'not seen' },
+  canaille: { proven: true, ...AFTER, wrongIssuer: 'checks nothing' },
   dex: { proven: true, ...BEFORE, wrongIssuer: 'not seen' },
 }
 

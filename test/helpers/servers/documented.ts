@@ -18,6 +18,7 @@ export const HEADINGS: Readonly<Record<string, string>> = {
   hydra: 'Ory Hydra',
   'spring-authorization-server': 'Spring Authorization Server',
   authlib: 'Authlib',
+  canaille: 'Canaille',
   dex: 'Dex',
 }
 

@@ -50,6 +50,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   hydra: { ...INVALID_GRANT, rotation: true, ...ENDS, settings: [] },
   'spring-authorization-server': { ...INVALID_GRANT, rotation: false, ...ENDS, settings: [REUSE] },
   authlib: { ...INVALID_GRANT, rotation: true, ...ENDS, settings: [] },
+  canaille: { ...INVALID_GRANT, rotation: true, ...ENDS, settings: [] },
   dex: {
     ...{ ...UNKNOWN_WORD, rotation: true, 'old access token': true, 'second sign-in': 'ends refresh' },
     settings: ['UPSTREAM_INVALID_TOKEN=403:/error=access_denied', 'OAUTH_REFUSED_GRANT=400:invalid_request'],

@@ -228,6 +228,35 @@ t.test('where PUBLIC_URL leads elsewhere, the operator pastes the callback', asy
   t.match(live.errors.join('\n'), /does not lead to this process/)
 })
 
+t.test('a token endpoint that fails says nothing about the grant of the first device', async (t) => {
+  const sandbox = await startSandbox(t)
+  const live = await startLive(t, sandbox)
+  live.input.write('yes\n')
+  await live.signIn(1)
+  await live.address(2)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 500, only: 'refresh_token' } })
+  await live.signIn(2)
+  await live.ended
+  for (const check of ['second sign-in', 'refresh token reuse'])
+    t.match(live.found(check), {
+      verdict: 'warning',
+      value: 'not measured',
+      message: /failed meanwhile \(.*500/,
+    })
+})
+
+t.test('a server that needs a nonce is named with the setting', async (t) => {
+  const { sandbox, env } = await atServer(t, 'canaille')
+  const live = await startLive(t, sandbox, { env: { ...env, OAUTH_AUTHORIZE_PARAMS: '' } })
+  await live.signIn(1)
+  t.equal(await live.ended, 1)
+  t.match(live.findings().at(-1), {
+    check: 'sign-in',
+    message: /invalid_request, "Missing 'nonce' in request.": it needs a nonce/,
+    setting: 'OAUTH_AUTHORIZE_PARAMS=nonce={random}',
+  })
+})
+
 t.test('a refused sign-in is a fault with its reason', async (t) => {
   const sandbox = await startSandbox(t)
   const live = await startLive(t, sandbox)
