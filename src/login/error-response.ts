@@ -67,7 +67,7 @@ function remedyOf(code: string): string {
     case 'unsupported_response_type':
       return ': permit the flow of OAUTH_FLOWS to this client there'
     case 'invalid_request':
-      return ': check OAUTH_PKCE, OAUTH_REDIRECT and OAUTH_AUTHORIZE_PARAMS'
+      return ': check OAUTH_PKCE, OAUTH_REDIRECT and OAUTH_AUTHORIZE_PARAMS. The doctor with --live shows its reason'
     default:
       return ''
   }

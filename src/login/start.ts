@@ -106,7 +106,7 @@ function returnToOf(query: URLSearchParams, publicUrl: string): string {
   if (isLocalPath(given, publicUrl)) return given
   throw problem(
     'invalid_return_to',
-    'The parameter returnTo must be a path of this site, of at most 512 bytes.',
+    'The parameter returnTo must be the path of a page of this site, of at most 512 bytes.',
   )
 }
 
@@ -124,7 +124,7 @@ export function startSchema(flows: Flows) {
         maxLength: 512,
         pattern: String.raw`^/([^/\\\s\x00-\x1f\x7f-\x9f][^\\\s\x00-\x1f\x7f-\x9f]*)?$`,
         default: '/',
-        description: 'A path of this site.',
+        description: 'The path of a page of this site.',
         examples: ['/'],
       },
       ...(permitted.length > 1

@@ -141,7 +141,7 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
     t,
     [
       row(400, 'invalid_return_to', to(`/auth/login?returnTo=//${PLANTED}`), {
-        text: 'The parameter returnTo must be a path of this site, of at most 512 bytes.',
+        text: 'The parameter returnTo must be the path of a page of this site, of at most 512 bytes.',
       }),
       row(400, 'invalid_request', to(`/auth/login?flow=${PLANTED}`), {
         text: 'The parameter flow must be code.',
