@@ -18,7 +18,8 @@ settings.configure(
         'default': {
             'ENGINE': 'django.db.backends.sqlite3',
             'NAME': os.environ['FOLDER'] + '/db.sqlite',
-            'OPTIONS': {'timeout': 20},
+            # Without it two refreshes at once read, then both want to write: SQLite refuses one at once, with a 500.
+            'OPTIONS': {'timeout': 20, 'transaction_mode': 'IMMEDIATE'},
         }
     },
     INSTALLED_APPS=[

@@ -6,7 +6,7 @@ import { decideByForms, PASSWORD, type RealServer } from './real-server.ts'
 
 export const PACKAGES = ['django-oauth-toolkit==3.4.1', 'Django==5.2.19']
 
-/** django-oauth-toolkit with its own views. */
+/** django-oauth-toolkit with its own views, on SQLite: each transaction begins with the write lock. */
 export async function startDjango(t: Teardown, folder: string, callback: string): Promise<RealServer> {
   const application = await startApplication(t, {
     callback,
