@@ -12,6 +12,8 @@ export interface Entry {
   readonly key: RecordKey
   /** The same call again changes nothing. */
   readonly write: () => Promise<Written>
+  /** An end without a condition: it holds although the store has no such session, and another server may have it. */
+  readonly isUnconditional: boolean
   /** Monotonic: given up then. */
   readonly until: number
   /** What a read shows; null unless `kind` is `tokens`. */
@@ -44,7 +46,7 @@ const FORGET_EVERY_MS = 1_000
 
 export function newEntry(draft: Pick<Entry, 'kind' | 'key' | 'write' | 'until'> & Partial<Entry>): Entry {
   const more = { confirmedAfter: null, keptFrom: 0, underWay: null, settle: null, result: null }
-  return { name: `${draft.kind} ${draft.key}`, tokens: null, ...more, ...draft }
+  return { name: `${draft.kind} ${draft.key}`, tokens: null, isUnconditional: false, ...more, ...draft }
 }
 
 /** The store has not confirmed it yet. */

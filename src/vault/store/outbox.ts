@@ -134,7 +134,9 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
   }
 
   function endEntry(key: RecordKey, request: EndRequest, until: number): Entry {
-    return newEntry({ kind: 'end', key, until, write: () => store.end(key, request) })
+    const { gen, attempt, ifLimitPassed = false } = request
+    const isUnconditional = gen === undefined && attempt === undefined && !ifLimitPassed
+    return newEntry({ kind: 'end', key, until, isUnconditional, write: () => store.end(key, request) })
   }
 
   return {
@@ -195,8 +197,8 @@ function createSender(
 
   function noteReply(entry: Entry, result: Written, sentAfter: number): void {
     const isRepair = !isPending(entry)
-    // An end that finds nothing may have run before: its reply was lost.
-    const isAgain = isRepair || entry.settle !== null
+    // An end that finds nothing may have run before: its reply was lost, and perhaps another entry has sent it.
+    const isAgain = isRepair || entry.settle !== null || entry.isUnconditional
     const isConfirmed =
       result.kind === 'replaced' ||
       result.kind === 'ended' ||

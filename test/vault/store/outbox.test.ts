@@ -395,6 +395,15 @@ const ENDS = {
     setup.fail('end', 'unanswered')
     await endLater(setup, key)
   },
+  'an end that is called again, since the first one had no reply,': async (
+    { store, fail, heal, after },
+    key,
+  ) => {
+    fail('end', 'unanswered')
+    await after(FAILS_AFTER_MS, store.end(key, { reason: 'logout' }))
+    heal()
+    await store.end(key, { reason: 'logout' })
+  },
   'the end at a limit': async ({ store, time }, key) => {
     await time.advance(IDLE_MS)
     await store.end(key, { reason: 'logout', ifLimitPassed: true })
