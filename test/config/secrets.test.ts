@@ -47,14 +47,16 @@ const long = `${marked}-0123456789-0123456789-0123456789`
 
 t.test('no fault shows a secret', async (t) => {
   const redis = ['/x@redis', '#x@redis', '%zz@redis', `@redis,${marked}`, '@redis:0', `@redis/${marked}`]
+  // It also lacks https://.
+  const withoutScheme: Env = { BASE_URL: `user:${marked}@api.example.com` }
   const faulty: Env[] = [
+    withoutScheme,
     { CLIENT_SECRET: `${marked}\n` },
     { SESSION_SECRET: marked },
     { SESSION_SECRET: `${long},${long}` },
     { SESSION_SECRET_FILE: marked, SESSION_SECRET: undefined },
     { REDIS_SENTINEL_PASSWORD: `${marked}\u0000` },
     { BASE_URL: `https://user:${marked}@api.example.com` },
-    { BASE_URL: `user:${marked}@api.example.com` },
     { BASE_URL: `https://api.example.com/?key=${marked}` },
     { REDIS_URL: marked },
     { REDIS_URL: `http://:${marked}@redis` },
@@ -64,7 +66,7 @@ t.test('no fault shows a secret', async (t) => {
   ]
   for (const env of faulty) {
     const faults = faultsOf(env)
-    t.equal(faults.length, 1, Object.keys(env).join())
+    t.equal(faults.length, env === withoutScheme ? 2 : 1, Object.keys(env).join())
     t.notMatch(faults.join('\n'), marked)
   }
 })
