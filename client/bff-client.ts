@@ -281,15 +281,15 @@ export async function flux(
   return format === 'JSON' ? parseJson(text, bigint) : text
 }
 
-type Parent = 'parentInfrastructureID'
-
 /** The members of a Site that UpdateSite can change, of any call that returns one: edit this copy, and send all of it. */
 export function changesOf({
   name,
   description,
   code,
   parentInfrastructureID = null,
-}: Omit<SiteChanges, Parent> & { [member in Parent]?: SiteChanges[Parent] | undefined }): SiteChanges {
+}: Omit<SiteChanges, 'parentInfrastructureID'> & {
+  parentInfrastructureID?: SiteChanges['parentInfrastructureID'] | undefined
+}): SiteChanges {
   return { name, description, code, parentInfrastructureID }
 }
 
@@ -352,7 +352,7 @@ export async function request(
   for (;;) {
     const response = await fetch(path, { ...init, headers: sent } as RequestInit).catch(unreachable(signal))
     // The server sends no fetch a page, and a host of pages alone answers an update with 404 or 405.
-    const isPage = response.ok || /40[45]/.test(`${response.status}`)
+    const isPage = response.ok || response.status === 404 || response.status === 405
     if (OF_SERVER.test(path) && isPage && /html/.test(response.headers.get('content-type')!))
       throw new BffError('answered_by_page', response)
     if (response.ok || response.status === 304) return response
