@@ -65,26 +65,23 @@ export async function inspectRedis(options: InspectionOptions): Promise<RedisIns
   }
 }
 
+type NotReached = Extract<RedisInspection, { reason: string }>
+
 /** null once the client is connected, else why it is not. */
-function connected(
-  connections: RedisConnections,
-): Promise<Extract<RedisInspection, { reason: string }> | null> {
-  const client = connections.commands
-  return new Promise((resolve) => {
-    let reason = 'no reply in time'
-    const giveUp = (): void => resolve({ kind: 'unreachable', reason })
-    // A process that was held up has not yet read its socket when the timer fires.
-    const timer = setTimeout(() => setImmediate(giveUp), CONNECT_WITHIN_MS)
-    const finish = (result: Parameters<typeof resolve>[0]): void => {
-      clearTimeout(timer)
-      resolve(result)
-    }
-    connections.onError((error) => {
+async function connected({ commands, onError }: RedisConnections): Promise<NotReached | null> {
+  let reason: string | null = null
+  const known = new Promise<NotReached | null>((resolve) => {
+    onError((error) => {
       reason = reasonOf(error)
-      if (isRefusedLogin(error)) finish({ kind: 'refused', reason })
+      if (isRefusedLogin(error)) resolve({ kind: 'refused', reason })
     })
-    client.once('ready', () => finish(null))
+    commands.once('ready', () => resolve(null))
   })
+  try {
+    return await inTime(known, CONNECT_WITHIN_MS)
+  } catch (error) {
+    return { kind: 'unreachable', reason: reason ?? textOf(error) }
+  }
 }
 
 /** The life of one session, with each command and script that the server uses for it. */
