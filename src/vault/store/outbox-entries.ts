@@ -12,7 +12,7 @@ export interface Entry {
   readonly key: RecordKey
   /** The same call again changes nothing. */
   readonly write: () => Promise<Written>
-  /** An end without a condition: it holds although the store has no such session, and another server may have it. */
+  /** An end that nothing can prevent: if this server has no such session, the one after a failover may still have it. */
   readonly isUnconditional: boolean
   /** Monotonic: given up then. */
   readonly until: number

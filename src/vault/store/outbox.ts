@@ -197,12 +197,12 @@ function createSender(
 
   function noteReply(entry: Entry, result: Written, sentAfter: number): void {
     const isRepair = !isPending(entry)
-    // An end that finds nothing may have run before: its reply was lost, and perhaps another entry has sent it.
-    const isAgain = isRepair || entry.settle !== null || entry.isUnconditional
+    // An end that finds nothing may have run before, without a reply. One without a condition holds in any case.
+    const mayHaveRun = isRepair || entry.settle !== null || entry.isUnconditional
     const isConfirmed =
       result.kind === 'replaced' ||
       result.kind === 'ended' ||
-      (isAgain && entry.kind === 'end' && result.kind === 'gone')
+      (mayHaveRun && entry.kind === 'end' && result.kind === 'gone')
     if (!isConfirmed) forget(entries, entry)
     else {
       entry.confirmedAfter = sentAfter

@@ -446,6 +446,14 @@ t.test('an end whose condition no longer holds is not repeated, and the session 
   t.equal(callsOf('schedule', active).length, 1, 'it may have been taken out of the due queue')
 })
 
+t.test('an end under a condition that finds no session hides none that another server has', async (t) => {
+  const { time, memory, store } = start(t)
+  const key = newKey()
+  t.match(await store.end(key, { gen: 1, reason: 'refused' }), { kind: 'gone' })
+  await memory.create(key, newRecord(time.now()), 600_000)
+  t.match(await store.read(key), { gen: 1 })
+})
+
 t.test('a sign-out after an end under a condition is repeated without one', async (t) => {
   const { time, memory, store, restored, incident, loses, session } = start(t)
   const key = await session()
