@@ -64,7 +64,8 @@ export function createTokenFetch({
   // variable of Node switches them off.
   const connector = buildConnector({ timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: true })
   let reuseAfter = Number.NEGATIVE_INFINITY
-  // Some servers end each connection after its response without announcing it, as the next request leaves.
+  // Some servers end each connection after its response without announcing it, as the next request leaves. One that is
+  // idle is ended here before such a server would.
   function noteEnd(_origin: URL, _clients: unknown, error: Error): void {
     if (error.message === 'other side closed') reuseAfter = monotonic() + NO_REUSE_MS
   }
@@ -83,9 +84,9 @@ export function createTokenFetch({
   return {
     /** Sends one request within these bounds. */
     within: (bounds: RequestBounds) => async (url: string, options: FetchOptions) => {
-      const request = { url: new URL(url), options, bounds }
       const sentAt = monotonic()
-      const response = await exchange(request, agent, monotonic, sentAt < reuseAfter)
+      const request = { url: new URL(url), options, bounds, isLast: sentAt < reuseAfter }
+      const response = await exchange(request, agent, monotonic)
       const date = Date.parse(response.headers.date ?? '')
       if (!Number.isNaN(date)) onDate(date, monotonic() - sentAt)
       onBody(response.body)
@@ -143,13 +144,12 @@ class ResettableClient extends Client {
 }
 
 function exchange(
-  request: { url: URL; options: FetchOptions; bounds: RequestBounds },
+  /** `isLast`: its connection is used for no other request. */
+  request: { url: URL; options: FetchOptions; bounds: RequestBounds; isLast: boolean },
   agent: Dispatcher,
   monotonic: () => number,
-  /** Ends the connection after the response. */
-  reset: boolean,
 ): Promise<HttpResponse> {
-  const { url } = request
+  const { url, isLast } = request
   const { body, headers, method } = request.options
   const { sendBefore, signal } = request.bounds
   return new Promise((resolve, reject) => {
@@ -231,7 +231,7 @@ function exchange(
       // Nothing here decodes a response.
       headers: { ...headers, 'accept-encoding': 'identity' },
       body: body === undefined || body === null ? null : String(body),
-      reset,
+      reset: isLast,
     }
     agent.dispatch(dispatched, handler)
   })

@@ -129,6 +129,7 @@ export class Connection {
         this.broken = true
       }
       socket.on('error', noteBroken)
+      // Kept connections are for reads, which have no body.
       if (!this.options.kept) reportFailedWritesLate(socket, noteBroken)
       socket.on('close', () => {
         if (client === this.client) this.isOpen = false
