@@ -142,7 +142,7 @@ function judgeSilent(params: URLSearchParams, oauth: Config['oauth']): Finding |
   const { words, remedy, setting } = objection
   // It objects to prompt=none, which no sign-in has.
   if (/\bprompt\b/i.test(words)) return null
-  const message = `a sign-in may end with the error that the server gives without one (${words}): ${remedy}`
+  const message = `the server refuses the request when nobody signs in (${words}), so a sign-in may end with that error: ${remedy}`
   return { ...warning(CHECK, message), setting }
 }
 

@@ -2,6 +2,7 @@ import { createKeyring } from '../src/keyring.ts'
 import {
   type EndReason,
   inLog,
+  LOG_DIGITS,
   openTokens,
   passedLimit,
   type RecordKey,
@@ -63,9 +64,6 @@ async function explainEnded(
   }
   return true
 }
-
-/** As many digits of an id has a log line. */
-const LOG_DIGITS = 12
 
 const WHY: Readonly<Record<EndReason, string>> = {
   logout: 'its user signed out',
@@ -152,7 +150,8 @@ function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
     DEVICES[facts.device],
   ]
   if (passed !== null) return sentences
-  sentences.push(...ofAccessToken(facts))
+  const ofToken = ofAccessToken(facts)
+  if (ofToken !== null) sentences.push(ofToken)
   if (facts.refreshUnderWayUntil !== null)
     sentences.push(
       `A refresh may be under way, or refreshes pause after a failover: no other begins before ${facts.refreshUnderWayUntil}.`,
@@ -166,29 +165,22 @@ function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
   return sentences
 }
 
-function ofAccessToken({
-  accessTokenExpiresAt: expires,
-  refreshable,
-  refreshFails,
-  now,
-}: ReturnType<typeof factsOf>): string[] {
-  if (expires === null) return []
-  const isOver = expires <= now
+/** null where the tokens cannot be read. */
+function ofAccessToken(facts: ReturnType<typeof factsOf>): string | null {
+  const { accessTokenExpiresAt: expires, refreshable, refreshFails } = facts
+  if (expires === null) return null
+  if (expires > facts.now) {
+    if (!refreshable)
+      return `The access token expires at ${expires}. There is no refresh token, so the session ends then.`
+    if (refreshFails)
+      return `The newest try to refresh failed. Calls work until the access token expires at ${expires}.`
+    return `The access token expires at ${expires} and is refreshed before.`
+  }
   if (!refreshable)
-    return isOver
-      ? [`The access token expired at ${expires}. There is no refresh token, so the session ends.`]
-      : [`The access token expires at ${expires}. There is no refresh token, so the session ends then.`]
-  if (!isOver)
-    return [
-      refreshFails
-        ? `The newest try to refresh failed. Calls work until the access token expires at ${expires}.`
-        : `The access token expires at ${expires} and is refreshed before.`,
-    ]
-  return [
-    refreshFails
-      ? `The access token expired at ${expires}, and the newest try to refresh failed. Calls get 503 authorization_server_unavailable until one succeeds; the user stays signed in.`
-      : `The access token expired at ${expires}. The next call refreshes it first, if no replica does.`,
-  ]
+    return `The access token expired at ${expires}. There is no refresh token, so the session ends.`
+  if (refreshFails)
+    return `The access token expired at ${expires}, and the newest try to refresh failed. Calls get 503 authorization_server_unavailable until one succeeds; the user stays signed in.`
+  return `The access token expired at ${expires}. The next call refreshes it first, if no replica does.`
 }
 
 function times(count: number): string {

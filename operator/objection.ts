@@ -24,12 +24,12 @@ export function objectionIn(params: URLSearchParams, oauth: Config['oauth']): Ob
   const needsNonce = /\bnonce\b/i.test(description) && !oauth.authorizeParameters.some(isNonce)
   const isOfTheRequest = OF_THE_REQUEST.test(code)
   if (!needsNonce) return { isOfTheRequest, words, remedy: remedyOf(code, oauth), setting: null }
-  const isFirst = oauth.authorizeParameters.length === 0
+  const isAlone = oauth.authorizeParameters.length === 0
   return {
     isOfTheRequest,
     words,
-    remedy: isFirst ? 'it needs a nonce' : 'it needs a nonce: add nonce={random} to OAUTH_AUTHORIZE_PARAMS',
-    setting: isFirst ? 'OAUTH_AUTHORIZE_PARAMS=nonce={random}' : null,
+    remedy: isAlone ? 'it needs a nonce' : 'it needs a nonce: add nonce={random} to OAUTH_AUTHORIZE_PARAMS',
+    setting: isAlone ? 'OAUTH_AUTHORIZE_PARAMS=nonce={random}' : null,
   }
 }
 

@@ -34,7 +34,7 @@ export { CLOCK_TOLERANCE_MS, type RecordKey, type SessionRecord } from './store/
 export type { StoreFinding } from './store/redis/deployment-findings.ts'
 export { NO_WRITES } from './store/redis/health.ts'
 export { inspectRedis } from './store/redis/inspect.ts'
-export { inLog, type SessionStore, StoreUnavailable } from './store/store.ts'
+export { inLog, LOG_DIGITS, type SessionStore, StoreUnavailable } from './store/store.ts'
 export type { Identify, User } from './user.ts'
 
 /**

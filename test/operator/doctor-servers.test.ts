@@ -89,7 +89,8 @@ t.test('what a server objects to only after a sign-in is found by prompt=none', 
     (await examine({ OAUTH_AUTHORIZE_PARAMS: '', ...env })).find(({ check }) => check === 'sign-in page')
   t.match(await page({}), {
     verdict: 'warning',
-    message: /may end with the error.*invalid_request, "Missing 'nonce' in request.".*needs a nonce/,
+    message:
+      /when nobody signs in \(invalid_request, "Missing 'nonce' in request."\).*may end with that error.*needs a nonce/,
     setting: 'OAUTH_AUTHORIZE_PARAMS=nonce={random}',
   })
   t.match(await page({ OAUTH_AUTHORIZE_PARAMS: 'a=b' }), { message: /add nonce=\{random\}/, setting: null })

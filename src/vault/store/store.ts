@@ -10,8 +10,11 @@ import type { DeviceStore, RecordKey, RecordStore, RefreshStore } from './record
 
 /** What the log calls a session: the beginning of its key, which `npm run sessions` accepts as an id. */
 export function inLog(key: RecordKey): string {
-  return key.slice(0, 12)
+  return key.slice(0, LOG_DIGITS)
 }
+
+/** How many digits of it that are. */
+export const LOG_DIGITS = 12
 
 /**
  * The queue of sessions that are due for a refresh. It is a hint: the record is the truth. A step of the store's clock
