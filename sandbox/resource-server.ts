@@ -184,8 +184,8 @@ function echoedQuery(query: URLSearchParams): Record<string, string | string[]> 
   const names = [...new Set(query.keys())].filter((name) => name !== 'access_token')
   return Object.fromEntries(
     names.map((name) => {
-      const [first = '', ...more] = query.getAll(name)
-      return [name, more.length === 0 ? first : [first, ...more]]
+      const values = query.getAll(name)
+      return [name, values.length === 1 ? values[0]! : values]
     }),
   )
 }

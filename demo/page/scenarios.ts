@@ -35,6 +35,8 @@ interface Scenario {
   claim: string
   /** Does it, until it is over, and tells what happened. `say` shows progress. */
   run: (page: Page, say: (text: string) => void) => Promise<Verdict>
+  /** It ends the session, so its verdict is about that. */
+  endsSession?: true
 }
 
 /** What somebody does who wants the tokens, or the session. */
@@ -113,6 +115,7 @@ const BREAKS: Scenario[] = [
     claim:
       'You withdraw the access at the platform, so the server gets no new token. This one signs you out, and the page says why.',
     run: readDuring('revoked', ({ last }) => last.error?.code === 'login_required', false),
+    endsSession: true,
   },
 ]
 
@@ -130,7 +133,6 @@ export function startScenarios(page: Page) {
 
   const nameOf = ({ name }: Scenario): string => (typeof name === 'string' ? name : name(page))
   const needsSession = (scenario: Scenario): boolean => !THEFTS.includes(scenario)
-  const endsSession = ({ id }: Scenario): boolean => id === 'revoked'
 
   // A disabled button would lose the focus and could not say why it does nothing.
   const update = (): void => {
@@ -201,7 +203,7 @@ export function startScenarios(page: Page) {
       const isOver = signedIn && !isSignedIn && running === null
       signedIn = isSignedIn
       // Its “Still signed in.” is no longer true.
-      if (isOver && shown !== null && needsSession(shown) && !endsSession(shown)) clear()
+      if (isOver && shown !== null && needsSession(shown) && !shown.endsSession) clear()
       if (running === null) progress.textContent = ''
       update()
     },
