@@ -78,8 +78,8 @@ const MAX_PIPELINED = 32
 export const FIRST_REQUEST_MS = 500
 /** How long a connection that this server has ended may still bring data. */
 const LINGER_MS = 1_000
-/** How often a closing server looks for a pause between new connections. */
-const MAX_TURNS = 50
+/** How often a closing server looks for a pause between new connections. Node accepts one at a time, and 511 may wait. */
+const MAX_TURNS = 600
 
 /**
  * Gives pipelined requests their turns, and lets a server close while browsers keep connections open. Node would wait for
@@ -92,6 +92,8 @@ export function createConnections(): Connections {
   let accepted = 0
   let draining = false
   let closing = false
+  /** The requests that wait until the port is closed, null before and after. */
+  let held: (() => void)[] | null = null
 
   function begin(response: ServerResponse, socket: Socket): void {
     const responses = responsesOn(socket)
@@ -130,8 +132,12 @@ export function createConnections(): Connections {
         if (socket.writableEnded) return dropLate(socket)
         begin(response, socket)
         // Node tells a response that has no connection yet of none of its ends, so nothing would release what it holds.
-        if (response.socket === null) response.once('socket', () => void handler(request, response))
-        else handler(request, response)
+        const handle = (): void => {
+          if (held === null) handler(request, response)
+          else held.push(handle)
+        }
+        if (response.socket === null) response.once('socket', handle)
+        else handle()
       }
     },
     watch(server) {
@@ -154,7 +160,10 @@ export function createConnections(): Connections {
       drain()
       closing = true
       for (const socket of connections) if (newestResponse(socket) === null) endIfSilent(socket)
-      // The system resets connections that this process has not accepted when the port closes.
+      // The system resets connections that this process has not accepted when the port closes. No request is handled
+      // meanwhile: others would come in that time.
+      const requests: (() => void)[] = []
+      held = requests
       for (let turn = 0, seen = -1; seen !== accepted && turn < MAX_TURNS; turn += 1) {
         seen = accepted
         // Twice: the first one may come before this process has looked for new connections.
@@ -163,6 +172,8 @@ export function createConnections(): Connections {
       }
       // In this turn: Fastify, which closes it too, has further steps before.
       listening?.close()
+      held = null
+      for (const handle of requests) handle()
       for (const socket of connections) {
         const { newest, open } = responsesOn(socket)
         if (newest !== null && open === 0) socket.destroySoon()

@@ -26,10 +26,18 @@ t.test('KEEP_ALIVE_SECONDS is how long a connection is kept between requests, an
 
 const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
-/** A server whose one route sends this body, and its connections. `nextStep` of its stop follows their end. */
+interface Tracked {
+  /** Of its stop: it follows the end of the connections. */
+  nextStep?: () => void
+  /** Before each response. */
+  onRequest?: () => void
+  body?: string | Buffer
+}
+
+/** A server whose one route sends this body, and its connections. */
 async function startTracked(
   t: Test,
-  { nextStep = () => {}, body = 'body' }: { nextStep?: () => void; body?: string | Buffer } = {},
+  { nextStep = () => {}, onRequest = () => {}, body = 'body' }: Tracked = {},
 ) {
   const connections = createConnections()
   const app = Fastify({
@@ -39,7 +47,10 @@ async function startTracked(
   connections.watch(app.server)
   app.addHook('preClose', () => connections.close())
   app.addHook('preClose', async () => nextStep())
-  app.get('/', (_request, reply) => reply.send(body))
+  app.get('/', (_request, reply) => {
+    onRequest()
+    reply.send(body)
+  })
   const refuse = (request: FastifyRequest, reply: FastifyReply): void => {
     closeSlowly(request.raw.socket)
     reply.header('connection', 'close').send('refused')
@@ -167,6 +178,23 @@ t.test('a closing server responds on each connection that came before its port c
   if (isInTime) t.match(text, /^HTTP\/1\.1 200 /, 'one whose first request was on its way')
   t.equal(isOpen, false, 'no other step of the stop gives the system time to accept more')
   await closed
+})
+
+t.test('connections that come while a server closes are served or refused, and none is reset', async (t) => {
+  const ends: Promise<string>[] = []
+  const connect = (): void => {
+    const socket = net.connect(port, '127.0.0.1')
+    socket.write(REQUEST)
+    const status = readAll(socket).then((text) => text.slice(9, 12))
+    ends.push(status.catch((error: NodeJS.ErrnoException) => error.code!))
+  }
+  // A busy proxy: as soon as a request is handled the next connection comes.
+  const { app, port } = await startTracked(t, { onRequest: connect })
+  for (let count = 0; count < 30; count += 1) connect()
+  await app.close()
+  const outcomes = new Set<string>()
+  for (let at = 0; at < ends.length; at += 1) outcomes.add(await ends[at]!)
+  t.strictSame([...outcomes].sort(), ['200', 'ECONNREFUSED'])
 })
 
 t.test('a closing server resets no client that goes on sending a body that was refused', async (t) => {
