@@ -13,14 +13,22 @@ type Schema = Readonly<Record<string, unknown>>
 export function typesOf(operations: readonly Operation[]): string {
   const types: string[] = []
   const calls = operations.map((operation) => callOf(operation, types))
-  return [HEAD, ...types, `export const operations = {\n${calls.join('\n')}\n}\n`, HELPERS].join('\n')
+  const table = `export const operations = {\n${calls.join('\n')}\n}\n`
+  // A page may be compiled with `noUnusedLocals`.
+  const isRead = operations.some(({ formats }) => formats !== 'any')
+  const imported = ['type CallOptions', ...(isRead ? ['parseJson'] : []), 'request'].join(', ')
+  const head = operations.length === 0 ? [] : [`import { ${imported} } from './bff-client'\n`]
+  const helpers = operations.length === 0 ? [] : [SEND, ...(isRead ? [READ] : [])]
+  return [NOTE, ...head, ...types, table, ...helpers].join('\n')
 }
 
-const HEAD = `// Typed calls of the operations of OPERATIONS_FILE: made by \`npm run operations -- types\`, not to be edited.
-import { type CallOptions, parseJson, request } from './bff-client'
-`
+const NOTE =
+  '// Typed calls of the operations of OPERATIONS_FILE: made by `npm run operations -- types`, not to be edited.'
 
-const HELPERS = `interface Call {
+/** The members of a call that are no parameters of the path. */
+const OWN_MEMBERS = ['query', 'format', 'body']
+
+const SEND = `interface Call {
   [parameter: string]: unknown
   query?: object | undefined
   format?: string | undefined
@@ -37,8 +45,9 @@ async function send(method: string, path: string, { query, format, body }: Call,
   const target = search.size > 0 ? \`\${path}?\${search}\` : path
   return await request(target, { ...options, method, ...(sent === undefined ? {} : { body: sent }) } as never)
 }
+`
 
-async function read<T>(method: string, path: string, call: Call, options?: CallOptions): Promise<T> {
+const READ = `async function read<T>(method: string, path: string, call: Call, options?: CallOptions): Promise<T> {
   const text = await (await send(method, path, call, options)).text()
   if (call.format !== undefined && call.format !== 'JSON') return text as T
   return (text === '' ? undefined : parseJson(text, false)) as T
@@ -52,11 +61,11 @@ function callOf(operation: Operation, types: string[]): string {
     .map((part) =>
       'literal' in part
         ? `/${part.literal}`
-        : `/\${encodeURIComponent(String(call${memberOf(part.parameter)}))}`,
+        : `/\${encodeURIComponent(String(call[${quote(memberOf(part.parameter))}]))}`,
     )
     .join('')
   const members = [
-    ...inPath.map((parameter) => `${quote(parameter)}: ${typeOfParameter(parameter, operation)}`),
+    ...inPath.map((parameter) => `${quote(memberOf(parameter))}: ${typeOfParameter(parameter, operation)}`),
     ...(Object.keys(query).length === 0 ? [] : [`query?: ${typeOfQuery(query)} | undefined`]),
     ...(body === null ? [] : [`body: ${typeOfBody(operation, types)}`]),
   ]
@@ -72,9 +81,11 @@ function callOf(operation: Operation, types: string[]): string {
   if (formats.length > 1) {
     const names = formats.map((format) => `'${format}'`).join(' | ')
     const usual = `'${formats[0]}'`
+    // `read` parses what comes without a format as JSON.
+    const sent = formats[0] === 'JSON' ? 'call' : `{ ...call, format: call.format ?? ${usual} }`
     const all = [...members, 'format?: F | undefined'].join('; ')
     const result = `Promise<F extends 'JSON' ? ${answer} : string>`
-    return `${summary}\n  ${key}: <F extends ${names} = ${usual}>(call: { ${all} }, options?: CallOptions): ${result} => ${send('read')},`
+    return `${summary}\n  ${key}: <F extends ${names} = ${usual}>(call: { ${all} }, options?: CallOptions): ${result} => ${send('read', sent)},`
   }
   const result = formats[0] === 'JSON' ? answer : 'string'
   const kind = formats[0] === 'JSON' ? `read<${result}>` : 'read<string>'
@@ -82,8 +93,9 @@ function callOf(operation: Operation, types: string[]): string {
   return `${summary}\n  ${key}: (call: { ${members.join('; ')} }, options?: CallOptions): Promise<${result}> => ${send(kind, sent)},`
 }
 
-function memberOf(name: string): string {
-  return `[${JSON.stringify(name)}]`
+/** No parameter's own name has a `$`. */
+function memberOf(parameter: string): string {
+  return OWN_MEMBERS.includes(parameter) ? `$${parameter}` : parameter
 }
 
 function quote(name: string): string {
@@ -114,8 +126,8 @@ function unionOf(words: readonly unknown[]): string {
   return words.map((word) => JSON.stringify(word)).join(' | ')
 }
 
-/** Without the members that the server fills in. */
-function typeOfBody({ name, body }: Operation, types: string[]): string {
+/** Without the members that the server fills in, but for the account where the body may name it. */
+function typeOfBody({ name, account, body }: Operation, types: string[]): string {
   if (body === null) return 'never'
   if ('types' in body) return 'Blob | FormData | ArrayBuffer'
   if (body.schema === null) return 'Record<string, unknown>'
@@ -127,16 +139,17 @@ function typeOfBody({ name, body }: Operation, types: string[]): string {
     ...(properties === undefined ? {} : { properties: Object.fromEntries(left) }),
     required: required.filter((member) => !filled.includes(member)),
   }
-  types.push(...namedType(`${name}Body`, schema))
+  const more = account === 'body' ? '{ "wac"?: string | undefined }' : null
+  types.push(...namedType(`${name}Body`, schema, more))
   return `${name}Body`
 }
 
-/** The declaration of a schema under this name, and of each schema that it refers to. */
-function namedType(name: string, root: Schema): string[] {
+/** The declaration of a schema under this name, with the members of the type `more`, and of each schema that it refers to. */
+function namedType(name: string, root: Schema, more: string | null = null): string[] {
   const references = new Map<string, string>()
   const declared: string[] = []
   const body = typeOf(root)
-  return [`export type ${name} = ${body}\n`, ...declared]
+  return [`export type ${name} = ${more === null ? body : `(${body}) & ${more}`}\n`, ...declared]
 
   function nameOf(reference: string): string {
     const known = references.get(reference)

@@ -48,6 +48,26 @@ const OPERATIONS = {
     formats: 'any',
     body: { types: ['image/png'], limit: 9 },
   },
+  ListReports: { method: 'GET', path: '/{wac}/reports', formats: ['XML', 'CSV'] },
+  PutPart: {
+    ...{ method: 'PUT', path: '/{wac}/parts/{query}/{format}/{body}', formats: ['JSON', 'CSV'] },
+    parameters: { query: 'id', format: 'id', body: 'id' },
+    ...{ query: { deep: 'boolean' }, body: 'any' },
+  },
+  SendMessage: {
+    ...{ method: 'POST', path: '/json/reply/SendMessage', account: 'body' },
+    body: {
+      set: { wType: 'SendMessage' },
+      schema: {
+        ...{ type: 'object', additionalProperties: false, required: ['text'] },
+        properties: { text: { type: 'string' } },
+      },
+    },
+  },
+  SendAny: {
+    ...{ method: 'POST', path: '/json/reply/SendAny', account: 'body' },
+    body: { schema: { anyOf: [{ $ref: '#/$defs/node' }], $defs: { node } } },
+  },
 }
 
 const USE = `
@@ -61,8 +81,17 @@ export async function use(): Promise<string> {
   const csv: string = await operations.listZones({ wac: 'DEMO', format: 'CSV' })
   await operations.delete({ wac: 'DEMO', zoneId: 7n, body: { name: 'Hall' } })
   const file: Response = await operations.putPlan({ wac: 'DEMO', planId: 'a', body: new Blob(['x'], { type: 'image/png' }) })
-  return [id, next?.id, list[0]?.length, csv, file.status].join()
+  const xml: string = await operations.listReports({ wac: 'DEMO' })
+  const report: string = await operations.listReports({ wac: 'DEMO', format: 'CSV' })
+  const part = { wac: 'DEMO', $query: 'q', $format: 'f', $body: 'b', query: { deep: true }, body: { a: 1 } }
+  await operations.putPart({ ...part, format: 'JSON' })
+  await operations.sendMessage({ body: { text: 'Hi', wac: 'ACME' } })
+  await operations.sendMessage({ body: { text: 'Hi' } })
+  await operations.sendAny({ body: { id: 1, wac: 'ACME' } })
+  return [id, next?.id, list[0]?.length, csv, file.status, xml, report].join()
 }
+// @ts-expect-error: an account is a text
+export const odd = () => operations.sendMessage({ body: { text: 'Hi', wac: 7 } })
 // @ts-expect-error: the body lacks a member
 export const faulty = () => operations.delete({ wac: 'DEMO', zoneId: 7, body: {} })
 // @ts-expect-error: no such word
@@ -70,16 +99,21 @@ export const wrong = () => operations.listZones({ wac: 'DEMO', query: { order: '
 `
 
 t.test('types gives a page typed calls, which compile and run with bff-client', async (t) => {
-  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations: OPERATIONS }) })
-  const { code, lines } = await run(
-    t,
-    'operations.js',
-    { OPERATIONS_FILE: join(folder, 'operations.json') },
-    'types',
-  )
-  t.equal(code, 0)
+  const { GetSite: read, PutPlan: file } = OPERATIONS
+  const folder = t.testdir()
+  const typesOf = async (operations: object): Promise<string> => {
+    const OPERATIONS_FILE = join(folder, 'operations.json')
+    writeFileSync(OPERATIONS_FILE, JSON.stringify({ operations }))
+    const { code, lines } = await run(t, 'operations.js', { OPERATIONS_FILE }, 'types')
+    t.equal(code, 0)
+    return lines.join('\n')
+  }
   const files = {
-    'operations.ts': lines.join('\n'),
+    'operations.ts': await typesOf(OPERATIONS),
+    // Nothing in them may be unused.
+    'files-alone.ts': await typesOf({ PutPlan: file }),
+    'reads-alone.ts': await typesOf({ GetSite: read }),
+    'none.ts': await typesOf({}),
     'use.ts': USE,
     'bff-client.ts': ts.sys.readFile('client/bff-client.ts')!,
   }
@@ -93,7 +127,8 @@ t.test('types gives a page typed calls, which compile and run with bff-client', 
   }
   mkdirSync(join(folder, 'out'))
   writeFileSync(join(folder, 'out/package.json'), '{"type":"commonjs"}')
-  const program = ts.createProgram([join(folder, 'use.ts')], options)
+  const roots = Object.keys(files).map((name) => join(folder, name))
+  const program = ts.createProgram(roots, options)
   program.emit()
   const faults = ts
     .getPreEmitDiagnostics(program)
@@ -108,18 +143,25 @@ t.test('types gives a page typed calls, which compile and run with bff-client', 
         `${method} ${target}${typeof body === 'string' ? ` ${body}` : body === undefined ? '' : ' file'}`,
       )
       if (target.includes('format=CSV')) return new Response('a,b')
+      if (target.includes('format=XML')) return new Response('<a/>')
       if (target.includes('/zones?')) return new Response('["ab"]')
       return new Response('{"id":7,"next":{"id":8}}')
     },
   })
   const { use } = (await import(join(folder, 'out/use.js'))) as { use(): Promise<string> }
-  t.equal(await use(), '7,8,2,a,b,200')
+  t.equal(await use(), '7,8,2,a,b,200,<a/>,a,b')
   t.strictSame(sent, [
     'GET /data/DEMO/zones/7',
     'GET /data/DEMO/zones?id=1&id=2&order=up',
     'GET /data/DEMO/zones?format=CSV',
     'PUT /data/DEMO/zones/7 {"name":"Hall"}',
     'PUT /data/DEMO/plans/a file',
+    'GET /data/DEMO/reports?format=XML',
+    'GET /data/DEMO/reports?format=CSV',
+    'PUT /data/DEMO/parts/q/f/b?deep=true&format=JSON {"a":1}',
+    'POST /data/json/reply/SendMessage {"text":"Hi","wac":"ACME"}',
+    'POST /data/json/reply/SendMessage {"text":"Hi"}',
+    'POST /data/json/reply/SendAny {"id":1,"wac":"ACME"}',
   ])
 })
 
@@ -167,7 +209,7 @@ t.test('check names every fault at once, those with other variables included', a
     'faulty.json': JSON.stringify({ operations: faulty }),
   })
   const check = (...args: string[]) => run(t, 'operations.js', { WAC_ALLOWED: 'DEMO' }, ...args)
-  t.match(await check('check', `${folder}/sound.json`), { code: 0, lines: [/5 operations, no fault$/] })
+  t.match(await check('check', `${folder}/sound.json`), { code: 0, lines: [/9 operations, no fault$/] })
   const endpoint = { BASE_URL: 'https://a.test', AUTH_URL: 'https://a.test', WAC: 'not a code' }
   const held = await run(t, 'operations.js', endpoint, 'check', `${folder}/endpoint.json`)
   t.match(
