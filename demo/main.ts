@@ -5,7 +5,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -28,7 +28,8 @@ server on localhost that passes /auth, /flux, /site and /data on to PORT, or of 
 browsers that can bind the session to their device. SESSION_IDLE_SECONDS, SESSION_MAX_SECONDS,
 STATIC_CSP, STATIC_REFERRER_POLICY and STATIC_PERMISSIONS_POLICY are those of the server (docs/configuration.md). The account
 codes are DEMO and ACME. SANDBOX_PROFILE makes the sandbox answer as a measured authorization server does, for example keycloak
-(docs/sandbox.md). OPERATIONS_FILE declares operations for the server and the sandbox. No other variable of the server is read.
+(docs/sandbox.md). OPERATIONS_FILE declares operations for the server and the sandbox; where one needs it, the server
+has the client flow, or no list of account codes. No other variable of the server is read.
 With SERVER_URL and SANDBOX_URL it starts neither of the two, and puts one origin in front of those.
 `,
 )
@@ -110,12 +111,12 @@ async function run(): Promise<void> {
     SESSION_SECRET: randomBytes(32).toString('base64url'),
     SESSION_STORE: 'memory',
     WAC: 'DEMO',
-    WAC_ALLOWED: 'DEMO,ACME',
     STATIC_DIR: process.env.STATIC_DIR ?? join(dist, 'demo'),
     REFRESH_AHEAD_SECONDS: '6',
     REFRESH_THRESHOLD_SECONDS: '3',
     SHUTDOWN_SECONDS: '5',
     OPERATIONS_FILE: operations,
+    ...variablesFor(operations),
     ...profile,
     ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS'),
     ...given('STATIC_CSP', 'STATIC_REFERRER_POLICY', 'STATIC_PERMISSIONS_POLICY'),
@@ -142,6 +143,19 @@ function start(file: string, env: Record<string, string>): ChildProcess {
     void end(1)
   })
   return child
+}
+
+/** The server's variables with which it accepts this file, in which the sandbox has found no fault. */
+function variablesFor(path: string): Record<string, string> {
+  const file = JSON.parse(readFileSync(path, 'utf8')) as {
+    operations: Record<string, { account?: string; application?: boolean }>
+  }
+  const declared = Object.values(file.operations)
+  const namesNoAccount = declared.some(({ account, application }) => account === 'none' && !application)
+  return {
+    OAUTH_FLOWS: declared.some(({ application }) => application) ? 'code,client' : 'code',
+    ...(namesNoAccount ? {} : { WAC_ALLOWED: 'DEMO,ACME' }),
+  }
 }
 
 /** Those variables of the caller's environment that are set. */

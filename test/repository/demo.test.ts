@@ -22,7 +22,10 @@ async function startDemo(t: Teardown, env: Record<string, string> = {}) {
 }
 
 t.test('the demo serves its page on all addresses of localhost and signs in at its sandbox', async (t) => {
-  const operations = { GetThing: { method: 'GET', path: '/{wac}/things' } }
+  const operations = {
+    GetThing: { method: 'GET', path: '/{wac}/things' },
+    ListWUMs: { method: 'GET', path: '/WUM', account: 'none' },
+  }
   const folder = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
   const { demo, url, metricsUrl, sandboxUrl } = await startDemo(t, {
     // As for the server, an empty variable is one that is not set.
@@ -45,6 +48,7 @@ t.test('the demo serves its page on all addresses of localhost and signs in at i
   await signIn(browser, { url: sandboxUrl })
   const answer = await browser.fetch('/data/DEMO/things')
   t.match(answer.json(), { wType: 'Echo', operation: 'GetThing' }, 'both have the file of operations')
+  t.equal((await browser.fetch('/data/WUM')).status, 200, 'an operation without an account')
   const found = (await browser.fetch('/auth/session')).json()
   const [created, idle, absolute] = ['createdAt', 'idleExpiresAt', 'expiresAt'].map((name) =>
     Date.parse(String(found[name])),
@@ -54,6 +58,51 @@ t.test('the demo serves its page on all addresses of localhost and signs in at i
   t.equal((await demo.stop('SIGINT')).code, 0)
   await t.rejects(fetch(url), 'the server is gone')
   await t.rejects(fetch(sandboxUrl), 'the sandbox is gone')
+})
+
+t.test('the demo starts with a file that has everything, and serves its operations', async (t) => {
+  const building = {
+    path: '/{wac}/Infrastructure/Building/{buildingId}',
+    parameters: { buildingId: 'integer' },
+  }
+  const schema = {
+    type: 'object',
+    additionalProperties: false,
+    required: ['name'],
+    properties: { name: { type: 'string' } },
+  }
+  const operations = {
+    ListFluxes: {
+      ...{ method: 'GET', path: '/{wac}/flux', formats: ['JSON', 'CSV'] },
+      query: { skip: 'integer', take: { integer: [1, 1000] }, search: 'text' },
+    },
+    GetSite: {
+      method: 'GET',
+      path: '/{wac}/Infrastructure/Site/{siteId}',
+      parameters: { siteId: 'integer' },
+    },
+    ListWUMs: { method: 'GET', path: '/WUM', account: 'none', application: true },
+    GetMe: { method: 'GET', path: '/{wac}/User/me' },
+    UpdateBuilding: {
+      ...{ method: 'PUT', ...building },
+      body: { set: { wType: 'UpdateBuilding', buildingID: '{buildingId}', wac: '{wac}' }, schema },
+    },
+  }
+  const identity = { operation: 'GetMe', id: '/id', name: '/name' }
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations, identity }) })
+  const { url, sandboxUrl } = await startDemo(t, { OPERATIONS_FILE: `${folder}/operations.json` })
+  const browser = createBrowser(url)
+  t.equal((await browser.fetch('/data/WUM')).status, 200, 'without a session')
+  await signIn(browser, { url: sandboxUrl })
+  t.match((await browser.fetch('/auth/session')).json(), { user: { name: 'alice' } })
+  const headers = { 'content-type': 'application/json' }
+  for (const [path, options] of [
+    ['/data/DEMO/flux?take=2', {}],
+    ['/data/DEMO/Infrastructure/Site/42', {}],
+    ['/data/DEMO/Infrastructure/Building/7', { method: 'PUT', headers, body: '{"name":"Hall 2"}' }],
+  ] as const)
+    t.equal((await browser.fetch(path, options)).status, 200, path)
+  t.match((await browser.fetch('/flux/OTHER/temperature')).json(), { code: 'wac_not_allowed' })
 })
 
 t.test('the demo says which inline script of a page is blocked, and takes its hash', async (t) => {
