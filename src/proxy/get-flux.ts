@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { GET_FLUX } from '../config/built-in.ts'
-import { FORMATS, isReservedInQueries } from '../config/operation.ts'
+import { FORMATS, isReservedInQueries, sameName } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { FREE_PARAMETERS, forwardHeaders, headersNamed, parameters, problemOrPage } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
@@ -27,24 +27,23 @@ export function getFlux(accounts: AccountRules, isSessionOptional: boolean): Rou
 }
 
 /** Other parameters pass: the document does not say which ones there are. */
-function readQuery(request: FastifyRequest, path: Readonly<Record<string, string | number>>): Query {
+function readQuery(request: FastifyRequest): Query {
   return queryWithFormat(
     request,
     { formats: FORMATS, formatInQuery: true },
-    ({ name, value, raw }, position, spelled) => {
+    ({ name, raw }, position, spelled) => {
       const parameter = parameterAt(position, name.trim().toLowerCase())
-      // Some servers let a parameter of the query override the path's.
-      const ofPath = spelled === 'wac' ? path.wac : spelled === 'fluxid' ? path.fluxId : null
       if (OF_GENERATED_CLIENT.test(name))
         throw problem('invalid_request', `${parameter} is not sent like this: write a=1 for parameters[a]=1.`)
-      if (ofPath !== null && ofPath !== value)
-        throw problem('invalid_request', `${parameter} does not agree with the path.`)
-      if (ofPath === null && isReservedInQueries(name, spelled))
+      // Some servers let a parameter of the query override the path's. `wac` is reserved everywhere.
+      if (spelled === FLUX_ID || isReservedInQueries(name, spelled))
         throw problem('invalid_request', `${parameter} is not allowed.`)
       return raw
     },
   )
 }
+
+const FLUX_ID = sameName('fluxId')
 
 /** A client that does not follow the document's `explode` would read the wrong data. */
 const OF_GENERATED_CLIENT = /^parameters\[.*\]$/
@@ -82,7 +81,7 @@ function routesOf(isSessionOptional: boolean): RoutedOperation['routes'] {
         // Tools would fill in `additionalProp1`.
         examples: [{}],
         description:
-          'Any other parameter, as in `values=3&from=a`: passed on under its own name, but for those that would name an account or a token, wrap the response, or change the method.',
+          'Any other parameter, as in `values=3&from=a`: passed on under its own name, but for those that would name an account, a Flux or a token, wrap the response, or change the method.',
       },
     }),
     headers: forwardHeaders(true),

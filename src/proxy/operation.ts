@@ -52,7 +52,7 @@ interface Particulars {
   /** The parameters of the path, from those of the route. Throws the problem with them. */
   readParams?(given: Params): Params
   /** In place of the declared parameters of the query. Throws the problem with them. */
-  readQuery?(request: FastifyRequest<{ Params: Params }>, values: Values): Query
+  readQuery?(request: FastifyRequest<{ Params: Params }>): Query
 }
 
 /** Of the path, by their names in the route. */
@@ -80,7 +80,7 @@ export function compileOperation(
   return (request) => {
     const { params, headers } = request
     const { path, values, targetId } = readPath(readParams === undefined ? params : readParams(params))
-    const { format, query, jsonp } = readQuery(request, values)
+    const { format, query, jsonp } = readQuery(request)
     const filled = fill === null ? null : fill(request.body, values)
     const wac = account === 'none' ? null : String(filled?.wac ?? values.wac)
     return {
