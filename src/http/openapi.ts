@@ -18,13 +18,13 @@ const PROBLEM = {
     code: { type: 'string', enum: PROBLEM_CODES, description: 'Stable; what a program should look at.' },
     requestId: { type: 'string' },
     loginUrl: { type: 'string', description: 'Where to navigate to sign in.' },
-    reason: { $ref: 'EndReason#' },
+    reason: { $ref: 'SignInReason#' },
   },
 }
 
 const HEADERS = {
   'X-Request-Id': { type: 'string', description: 'Also in the logs.' },
-  'Retry-After': { type: 'integer', minimum: 1, description: 'Seconds to wait before the next try.' },
+  'Retry-After': { type: 'integer', minimum: 0, description: 'Seconds to wait before the next try.' },
   Location: { type: 'string', description: 'Where the browser goes next.' },
   'WWW-Authenticate': { type: 'string' },
   ETag: { type: 'string', description: 'Send it back as `If-None-Match`.' },

@@ -147,7 +147,7 @@ export const REFRESH_SCHEMA = {
   response: {
     200: plainResponse('A new device cookie.'),
     401: problemOrPage('login_required'),
-    403: plainResponse('`Secure-Session-Challenge` has the challenge to sign.'),
+    403: problemOrPage('cross_origin; or no body, and in `Secure-Session-Challenge` the challenge to sign'),
     503: problemOrPage('store_unavailable'),
   },
 }

@@ -174,6 +174,12 @@ export const SHARED_SCHEMAS = [
   { $id: 'SignedInSession', type: 'object', required: Object.keys(FACTS), properties: FACTS },
   { $id: 'EndReason', type: 'string', enum: END_REASONS, description: 'Why a session ended.' },
   {
+    $id: 'SignInReason',
+    type: 'string',
+    enum: [...END_REASONS, DEVICE],
+    description: 'Why the session ended; `device`: it is bound to another device than the one that asks.',
+  },
+  {
     $id: 'NoSession',
     type: 'object',
     required: ['authenticated', 'loginUrl'],

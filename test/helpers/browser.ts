@@ -68,7 +68,8 @@ export function createBrowser(publicUrl: string, via: Via | null = null) {
     if (own) for (const line of answer.setCookies) keep(line)
     const { status, headers: fields, text } = answer
     const header = (name: string) => (fields[name] === undefined ? undefined : String(fields[name]))
-    requireDocumented(portOfUrl(target), { method, target: target.pathname, status, header, body: text })
+    const port = own && via !== null ? via.port : portOfUrl(target)
+    requireDocumented(port, { method, target: target.pathname, status, header, body: text })
     return answer
   }
 

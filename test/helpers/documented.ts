@@ -16,6 +16,7 @@ export interface Received {
 
 interface DocumentedResponse {
   content?: Record<string, { schema: { $ref?: string } }>
+  headers?: Record<string, { schema: { type?: string } }>
 }
 
 interface Document {
@@ -104,6 +105,16 @@ export function createCheck(document: Document) {
     return validate(value) ? null : `${name}: ${ajv.errorsText(validate.errors)}`
   }
 
+  function headerFault({ headers = {} }: DocumentedResponse, header: Received['header']): string | null {
+    for (const [name, { schema }] of Object.entries(headers)) {
+      const text = header(name.toLowerCase())
+      const value = schema.type === 'integer' ? Number(text) : text
+      if (text !== undefined && !ajv.validate(schema, value))
+        return `${name}: ${text}: ${ajv.errorsText(ajv.errors)}`
+    }
+    return null
+  }
+
   return function check({ method, target, status, header, body }: Received): string | null {
     const type = header('content-type')?.split(';')[0]?.trim().toLowerCase()
     if (type === PROBLEM) {
@@ -120,6 +131,10 @@ export function createCheck(document: Document) {
       operation.responses[status] ??
       (forwards || GENERAL.has(status) ? operation.responses.default : undefined)
     if (response === undefined) return `the status is not documented`
+    // With `upstream_error` they are the resource server's.
+    const isOurs = type === PROBLEM && !body.includes('"upstream_error"')
+    const fault = isOurs ? headerFault(response, header) : null
+    if (fault !== null) return fault
     if (status === 303 && header('location') === undefined) return 'no Location'
     if ([429, 503].includes(status) && !forwards && header('retry-after') === undefined)
       return 'no Retry-After'

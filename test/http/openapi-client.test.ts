@@ -207,6 +207,24 @@ t.test('a test fails if a server responds otherwise than documented', async (t) 
   t.equal((await logOut()).status, 418, 'a server that is not ours')
   checkResponsesOf(t, portOfUrl(url), configOf({}), () => app.server.swagger())
   await t.rejects(logOut(), /not as documented: POST \/auth\/logout 418/)
+  const problem = (members: object): string =>
+    JSON.stringify({
+      ...{ type: 'urn:a', title: 'A', status: 503, detail: 'A.', code: 'store_unavailable', requestId: 'a' },
+      ...members,
+    })
+  for (const [members, seconds, says] of [
+    [{ reason: 'mood' }, '1', /Problem: .*reason/],
+    [{}, '-1', /Retry-After: -1: /],
+    [{}, 'soon', /Retry-After: soon: /],
+    [{}, '0', null],
+  ] as const) {
+    const body = problem(members)
+    const head = `HTTP/1.1 503 No\r\nContent-Type: application/problem+json\r\nX-Request-Id: a\r\nRetry-After: ${seconds}\r\n`
+    const received = Buffer.from(`${head}Content-Length: ${body.length}\r\n\r\n${body}`)
+    const read = () => readAnswers(portOfUrl(url), 'GET /auth/session HTTP/1.1\r\nHost: a\r\n\r\n', received)
+    if (says === null) t.equal(read().answers.length, 1)
+    else t.throws(read, says)
+  }
   const json = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}'
   const asked = 'GET /auth/session HTTP/1.1\r\nHost: a\r\n\r\n'
   t.throws(() => readAnswers(portOfUrl(url), asked, Buffer.from(json)), /GET \/auth\/session 200: Session/)
