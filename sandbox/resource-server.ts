@@ -75,13 +75,11 @@ export function registerResourceServer(app: FastifyInstance, server: ResourceSer
   app.put('/:wac/Infrastructure/Site/:siteId', route('UpdateSite', updateSite))
   for (const suffix of ['', '.json'])
     app.post(`/json/reply/UpdateSite${suffix}`, route('UpdateSite', updateSite))
-  const known = new Set<string>()
-  for (const [name, method, url, work] of INVENTED) {
-    known.add(`${method} ${shapeOf(url)}`)
+  for (const [name, method, url, work] of INVENTED)
     app.route({ method, url, bodyLimit: MAX_UPLOAD_BYTES, handler: route(nameOf(method, url) ?? name, work) })
-  }
   for (const { name, method, url } of server.settings.operations) {
-    if (!known.has(`${method} ${shapeOf(url)}`))
+    // Its own addresses stay its own: those of the authorization server and of its switches as well.
+    if (!app.hasRoute({ method, url: app.prefix + url }))
       app.route({ method, url, bodyLimit: MAX_UPLOAD_BYTES, handler: route(name, echo(name)) })
   }
 

@@ -124,6 +124,11 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     },
     { prefix: settings.authPath },
   )
+  if (settings.control) {
+    app.register(async (scope) => {
+      registerControlRoutes(scope, { faults, gates, journal, authorizations, scenarios, counters, reset })
+    })
+  }
   app.register(
     async (scope) => {
       keepBodies(scope)
@@ -141,11 +146,6 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     },
     { prefix: settings.resourcePath },
   )
-  if (settings.control) {
-    app.register(async (scope) => {
-      registerControlRoutes(scope, { faults, gates, journal, authorizations, scenarios, counters, reset })
-    })
-  }
 
   async function open(host: string, port: number): Promise<void> {
     await app.ready()

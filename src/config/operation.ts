@@ -145,17 +145,24 @@ export function pathOfOperation({ segments }: Pick<Operation, 'segments'>): stri
     .join('')
 }
 
-/** Whether one path can match both patterns. Parameters match each other, whatever their types are. */
+/**
+ * Whether the platform can take one path for both patterns. Parameters match each other, whatever their types are. A suffix
+ * like `.json` names a format there, and no other path (service document, section 4.3).
+ */
 export function mayMatchSamePath(one: readonly Segment[], other: readonly Segment[]): boolean {
   if (one.length !== other.length) return false
+  const plain = (literal: string, index: number): string =>
+    index === one.length - 1 ? literal.replace(FORMAT_SUFFIX, '') : literal
   return one.every((segment, index) => {
     const against = other[index]!
     if ('parameter' in segment)
       return 'parameter' in against || takesLiteral(segment.parameter, against.literal)
     if ('parameter' in against) return takesLiteral(against.parameter, segment.literal)
-    return isSameLiteral(segment, against)
+    return isSameLiteral(plain(segment.literal, index), plain(against.literal, index))
   })
 }
+
+const FORMAT_SUFFIX = new RegExp(`\\.(?:${FORMATS.join('|')})$`, 'i')
 
 /**
  * Whether both patterns match the same paths, but for the types of their parameters. Of others that match one path the
@@ -165,14 +172,14 @@ export function isSamePath(one: readonly Segment[], other: readonly Segment[]): 
   if (one.length !== other.length) return false
   return one.every((segment, index) => {
     const against = other[index]!
-    if ('literal' in segment && 'literal' in against) return isSameLiteral(segment, against)
+    if ('literal' in segment && 'literal' in against) return isSameLiteral(segment.literal, against.literal)
     return 'parameter' in segment && 'parameter' in against
   })
 }
 
 /** The platform may read paths in any case. */
-function isSameLiteral(one: { readonly literal: string }, other: { readonly literal: string }): boolean {
-  return one.literal.toLowerCase() === other.literal.toLowerCase()
+function isSameLiteral(one: string, other: string): boolean {
+  return one.toLowerCase() === other.toLowerCase()
 }
 
 function takesLiteral(parameter: string, literal: string): boolean {

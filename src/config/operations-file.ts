@@ -15,7 +15,6 @@ import {
   mayMatchSamePath,
   type Operation,
   type ParameterType,
-  pathOfOperation,
   type QueryType,
   type QueryValue,
   type Segment,
@@ -467,31 +466,19 @@ function isScalar(value: unknown): value is string | number | boolean | null {
   return value === null || ['string', 'number', 'boolean'].includes(typeof value)
 }
 
-/**
- * Two declarations of one path would leave it open which rules hold. One path with two names for a parameter would be two
- * paths in the OpenAPI document.
- */
+/** Two declarations of one path would leave it open which rules hold. */
 function reportOverlaps(operations: readonly Operation[], report: Faults): void {
   for (const [index, operation] of operations.entries()) {
     const pointer = jsonPointer('operations', operation.name, 'path')
-    const path = pathOfOperation(operation)
-    const before = operations.slice(0, index)
     for (const other of BUILT_IN) {
       if (other.method === operation.method && mayMatchSamePath(operation.segments, other.segments))
         report(pointer, `matches requests of ${other.name} too`)
     }
-    for (const other of before) {
+    for (const other of operations.slice(0, index)) {
       if (other.method === operation.method && isSamePath(operation.segments, other.segments))
         report(pointer, `matches requests of ${other.name} too`)
     }
-    const namesake = before.find((other) => shapeOf(pathOfOperation(other)) === shapeOf(path))
-    if (namesake !== undefined && pathOfOperation(namesake) !== path)
-      report(pointer, `must name its parameters as ${namesake.name} does, which has the same path`)
   }
-}
-
-function shapeOf(path: string): string {
-  return path.replace(/\{\w+\}/g, '{}')
 }
 
 function onlyMembers(value: object, pointer: string, known: readonly string[], report: Faults): void {

@@ -46,6 +46,8 @@ declare module 'fastify' {
     page?: (request: FastifyRequest, reply: FastifyReply) => ProblemPage | null
     /** The page's build may have a file of this name, for other methods than those of the routes. */
     mayBeFile?: boolean
+    /** The route pattern that the OpenAPI document shows in place of that of the route. */
+    documentedUrl?: string
   }
   interface FastifyInstance {
     /** Logs and measures a response when it is over. */

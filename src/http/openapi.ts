@@ -61,7 +61,10 @@ export const openApi = fastifyPlugin<{ sessionCookie: string }>(
       },
       convertConstToEnum: false,
       refResolver: { buildLocalReference: ({ $id }) => String($id) },
-      transform: ({ schema, url }) => ({ schema: withOtherProblems(schema), url }),
+      transform: ({ schema, url, route }) => ({
+        schema: withOtherProblems(schema),
+        url: route.config?.documentedUrl ?? url,
+      }),
       // No `servers`: a generated client calls the origin of its page, not the address that a developer generated it from.
       transformObject: (document) => {
         const { openapiObject } = document as { openapiObject: OpenAPIV3_1.Document }

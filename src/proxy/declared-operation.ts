@@ -21,12 +21,23 @@ import {
   WAC_SCHEMA,
 } from './outgoing-request.ts'
 
-/** An operation of `OPERATIONS_FILE`, below `/data`. */
-export function declaredOperation(operation: Operation, accounts: AccountRules): RoutedOperation {
-  const { name, method, segments, body, response } = operation
-  const pattern = segments.map((part) => ('literal' in part ? `/${part.literal}` : `/:${part.parameter}`))
+/** The operations of `OPERATIONS_FILE`, below `/data`. */
+export function declaredOperations(
+  operations: readonly Operation[],
+  accounts: AccountRules,
+): RoutedOperation[] {
+  return operations.map((operation) => {
+    const first = operations.find((other) => shapeOf(urlOf(other)) === shapeOf(urlOf(operation)))
+    return declaredOperation(operation, accounts, first!)
+  })
+}
+
+/** `first` of those with this path: in the OpenAPI document a path has one set of names for its parameters. */
+function declaredOperation(operation: Operation, accounts: AccountRules, first: Operation): RoutedOperation {
+  const { name, method, body, response } = operation
+  const config = { documentedUrl: urlOf(first) }
   return {
-    routes: [{ method, url: DATA + pattern.join(''), schema: schemaOf(operation) }],
+    routes: [{ method, url: urlOf(operation), schema: schemaOf(operation, first), config }],
     schemas: [
       ...(body === null || 'types' in body ? [] : [bodySchemaOf(operation, body, accounts)]),
       ...(response === null ? [] : [{ ...response, $id: `${name}Response` }]),
@@ -34,6 +45,17 @@ export function declaredOperation(operation: Operation, accounts: AccountRules):
     body,
     read: compileOperation(operation, accounts),
   }
+}
+
+/** The route pattern of an operation. */
+function urlOf({ segments }: Operation): string {
+  return (
+    DATA + segments.map((part) => ('literal' in part ? `/${part.literal}` : `/:${part.parameter}`)).join('')
+  )
+}
+
+function shapeOf(url: string): string {
+  return url.replace(/:\w+/g, ':')
 }
 
 const UNCHANGED = { type: 'null', description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.' }
@@ -66,13 +88,14 @@ function bodySchemaOf(
   return { description: NUMBERS, ...(example !== undefined && { examples: [example] }), ...declared }
 }
 
-function schemaOf(operation: Operation) {
+function schemaOf(operation: Operation, first: Operation) {
   const { name, method, segments, query, formats, body, response, application } = operation
-  const inPath = segments.flatMap((part): [name: string, schema: object][] => {
-    if ('literal' in part) return []
+  const inPath = segments.flatMap((part, index): [name: string, schema: object][] => {
+    const documented = first.segments[index]!
+    if ('literal' in part || 'literal' in documented) return []
     const { parameter } = part
     const schema = parameter === 'wac' ? WAC_SCHEMA : schemaOfParameter(operation.parameters[parameter]!)
-    return [[parameter, schema]]
+    return [[documented.parameter, schema]]
   })
   const json = response === null ? {} : { $ref: `${name}Response#` }
   const content =

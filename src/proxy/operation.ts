@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { ValidateFunction } from 'ajv'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyContextConfig, FastifyRequest } from 'fastify'
 import {
   type BodyRules,
   compileBodySchema,
@@ -41,7 +41,7 @@ interface OperationRoute {
   readonly method: Method
   readonly url: string
   readonly schema: object
-  readonly config?: { readonly mayBeFile: true }
+  readonly config?: Pick<FastifyContextConfig, 'mayBeFile' | 'documentedUrl'>
 }
 
 /** Reads path, query and the parsed body. Throws the problem with the first of them that has one. */

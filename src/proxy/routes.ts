@@ -10,7 +10,7 @@ import type { AuthorizationClient } from '../oauth/client.ts'
 import type { Callers } from '../vault/vault.ts'
 import { type ApplicationCallers, createApplicationCallers } from './application-caller.ts'
 import { createApplicationToken } from './application-token.ts'
-import { declaredOperation } from './declared-operation.ts'
+import { declaredOperations } from './declared-operation.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFlux } from './get-flux.ts'
 import type { Params, RoutedOperation } from './operation.ts'
@@ -125,7 +125,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
   const operations = [
     getFlux(accounts, clientFluxAllowed === '*' || (clientFluxAllowed?.size ?? 0) > 0),
     ...updateSite(accounts),
-    ...config.operations.map((operation) => declaredOperation(operation, accounts)),
+    ...declaredOperations(config.operations, accounts),
   ]
   await scope.register(async function withBodies(embodied) {
     embodied.addHook('onRequest', requireCookie)

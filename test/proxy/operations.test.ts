@@ -57,6 +57,8 @@ const OPERATIONS = {
     ...{ parameters: { other: 'id', state: 'id' }, formats: ['JSON', 'CSV'] },
   }),
   DeleteThing: thing('DELETE'),
+  GetZone: operation('GET', '/{wac}/zones/{zoneId}', { parameters: { zoneId: 'integer' } }),
+  PutZone: operation('PUT', '/{wac}/zones/{id}', { parameters: { id: 'id' }, body: 'any' }),
 }
 
 const OPERATIONS_FILE = `${makeFolder('operations')}/operations.json`
@@ -369,6 +371,35 @@ t.test('log and OpenAPI know an operation by its name', async (t) => {
   t.match(document.paths['/data/WUM'], { get: { security: [{ session: [] }, {}] } })
   t.match(document.components.schemas.SendReplyBody, { properties: { wac: { type: 'string' } } })
 })
+
+t.test(
+  'two methods of a path may name its parameters otherwise, and OpenAPI has one path for both',
+  async (t) => {
+    const { port, send, sent, refused } = await ready()
+    t.equal((await send('GET', '/data/DEMO/zones/7')).status, 200)
+    t.match(sent(), { method: 'GET', url: '/DEMO/zones/7?format=JSON' })
+    t.equal((await send('PUT', '/data/DEMO/zones/a', '{"id":"a"}')).status, 200)
+    t.match(sent(), { method: 'PUT', url: '/DEMO/zones/a?format=JSON', body: '{"id":"a"}' })
+    refused(t, await send('GET', '/data/DEMO/zones/a'), /zoneId/, 'each by its own rules')
+    refused(t, await send('PUT', '/data/DEMO/zones/a', '{"id":"b"}'), /id does not agree/, 'and names')
+    const { paths } = problemOf(await ask(port, { target: '/openapi.json' })) as {
+      paths: Record<string, Record<string, { parameters: { name: string; in: string; schema: object }[] }>>
+    }
+    t.strictSame(
+      Object.keys(paths).filter((path) => path.includes('zones')),
+      ['/data/{wac}/zones/{zoneId}'],
+    )
+    const { get, put } = paths['/data/{wac}/zones/{zoneId}']!
+    for (const [described, example] of [
+      [get, '42'],
+      [put, 'temperature'],
+    ] as const) {
+      const inPath = described!.parameters.filter((parameter) => parameter.in === 'path')
+      t.match(inPath, [{ name: 'wac' }, { name: 'zoneId', schema: {} }])
+      t.match(JSON.stringify(inPath[1]), example, 'each with its own type')
+    }
+  },
+)
 
 t.test('without operations /data belongs to the page, except as a return address', async (t) => {
   const folder = t.testdir({ 'index.html': '<p>page</p>', data: { 'a.json': '{}' } })

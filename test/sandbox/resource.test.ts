@@ -146,6 +146,26 @@ t.test('files: a picture, a PDF, and what was uploaded comes back byte for byte'
   t.equal((await call('GET', '/DEMO/FileStore/none', undefined)).status, 404)
 })
 
+t.test('declared operations leave the own addresses of the sandbox as they are', async (t) => {
+  const operations = [
+    ['GET', '/oauth/authorize'],
+    ['POST', '/oauth/token'],
+    ['GET', '/_sandbox/faults'],
+    ['PUT', '/:account/Infrastructure/Site/:id'],
+    ['GET', '/:account/flux'],
+    ['GET', '/:account/things'],
+  ].map(([method = '', url = ''], at) => ({ name: `Declared${at}`, method, url }))
+  for (const resourcePath of ['', '/api']) {
+    const sandbox = await startSandbox(t, { operations, resourcePath })
+    t.match(await (await fetch(`${sandbox.url}/_sandbox/faults`)).json(), { expiresIn: 'truth' })
+    const { access_token } = sandbox.issueTokens('alice')
+    const headers = { authorization: `Bearer ${access_token}` }
+    const read = async (path: string) => (await fetch(`${sandbox.baseUrl}${path}`, { headers })).json()
+    t.match(await read('/DEMO/things'), { wType: 'Echo', operation: 'Declared5' })
+    t.notMatch(await read('/DEMO/flux'), { wType: 'Echo' })
+  }
+})
+
 t.test('an echo comes in the type that is asked for, whatever was sent', async (t) => {
   const operations = [{ name: 'AddThing', method: 'POST', url: '/:wac/things' }]
   const sandbox = await startSandbox(t, { operations })
