@@ -98,6 +98,14 @@ t.test('the question is asked once, with the bearer and the headers of every cal
   })
 })
 
+t.test('the question names no format in its query where the operation says so', async (t) => {
+  const operations = { GetMe: { ...DECLARED.operations.GetMe, format: 'accept' } }
+  const env = { OPERATIONS_FILE: declare({ ...DECLARED, operations }) }
+  const { asked, user } = await signInWith(t, json('{"id":"u","name":null}'), env)
+  t.strictSame(user, { id: 'u', name: null })
+  t.match(asked[0]!, { url: /^\/DEMO\/User\/me$/, headers: { accept: 'application/json' } })
+})
+
 t.test('the question passes the egress proxy, with the token where UPSTREAM_TOKEN_IN says', async (t) => {
   const proxy = await startConnectProxy(t)
   const identity = { operation: 'GetMe', id: '/a~1b/0/id', name: '/name' }

@@ -303,6 +303,17 @@ t.test(
   },
 )
 
+t.test('a query that names no format has the token alone, where UPSTREAM_TOKEN_IN says so', async (t) => {
+  const answer = reply(200, { 'content-type': 'application/json' }, '{}')
+  const { send, arrived } = await ready(t, answer, { UPSTREAM_TOKEN_IN: 'query' })
+  for (const path of ['/DEMO/things/newest', '/DEMO/files/a']) {
+    t.equal((await send(`/data${path}`)).status, 200, path)
+    const [{ url = '', headers } = { headers: { authorization: 'none' } }] = arrived()
+    t.match(url, new RegExp(`^/api${path}\\?access_token=[^&]+$`))
+    t.equal(headers.authorization, undefined)
+  }
+})
+
 t.test(
   'an upload that the resource server refuses early gets its answer, and the connection ends',
   async (t) => {
