@@ -58,8 +58,8 @@ export function wasSlowReader(response: ServerResponse): boolean {
 /** The connections of one server, which `watch` names. */
 export interface Connections {
   /**
-   * Hands each request to `handler` once the response before it is written: until then it waits, unread. One whose
-   * connection ends before its turn has done nothing: no log, file or call upstream knows of it.
+   * Hands each request to `handler` once the response before it is written and, in a stop, the port is closed: until then
+   * it waits, unread. One whose connection ends before its turn has done nothing: no log, file or call upstream knows of it.
    */
   inTurn(handler: RequestListener): RequestListener
   /** To call with the server before it listens. */
@@ -133,8 +133,8 @@ export function createConnections(): Connections {
         begin(response, socket)
         // Node tells a response that has no connection yet of none of its ends, so nothing would release what it holds.
         const handle = (): void => {
-          if (held === null) handler(request, response)
-          else held.push(handle)
+          if (held !== null) held.push(handle)
+          else if (!socket.destroyed) handler(request, response)
         }
         if (response.socket === null) response.once('socket', handle)
         else handle()

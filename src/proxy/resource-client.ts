@@ -19,9 +19,8 @@ import {
   ruleFor,
   untypedBody,
 } from './response-rules.ts'
-import { type Share, type Sharer, Shares } from './shares.ts'
 import { uploadOf } from './upload.ts'
-import { type Connection, Connections } from './upstream-connections.ts'
+import { type Connection, Connections, type Share, type Sharer, Shares } from './upstream-connections.ts'
 
 /** The end of a call. All but the first three leave the browser's response untouched. */
 export type Outcome =

@@ -2,8 +2,16 @@ import type { Clock } from '../clock.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger, RequestInLog } from '../log.ts'
-import { openTokens, sealTokens, type TokenSet } from './sealed-tokens.ts'
-import { END_REASONS, type EndReason, type Found, type LiveSession, passedLimit } from './session.ts'
+import {
+  END_REASONS,
+  type EndReason,
+  type Found,
+  type LiveSession,
+  openTokens,
+  passedLimit,
+  sealTokens,
+  type TokenSet,
+} from './session.ts'
 import type { OutboxStore } from './store/outbox.ts'
 import type { EndResult, RecordKey, SessionRecord, SessionState } from './store/record.ts'
 import { inLog, type SessionStore, StoreUnavailable } from './store/store.ts'

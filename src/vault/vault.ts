@@ -18,7 +18,6 @@ export type { VaultEvents, VaultOptions } from './parts.ts'
 export { createGate } from './refresh/gate.ts'
 export type { Refresh, RefreshResult, RefreshTrigger } from './refresh/refresh.ts'
 export { neededAt, type RefreshTiming, type Wait } from './refresh/rules.ts'
-export { openTokens, sealTokens } from './sealed-tokens.ts'
 export {
   END_REASONS,
   type EndReason,
@@ -26,7 +25,9 @@ export {
   type LiveSession,
   NO_COOKIE,
   notLiveProblem,
+  openTokens,
   passedLimit,
+  sealTokens,
 } from './session.ts'
 export { connectRedis, openStore } from './store/open.ts'
 export type { WriteKind } from './store/outbox-entries.ts'

@@ -15,7 +15,7 @@ const REFRESH = 'src/vault/refresh/refresh.ts'
 const PRESENTATION = 'src/vault/refresh/presentation.ts'
 const OUTBOX = 'src/vault/store/outbox.ts'
 const CACHE = 'src/vault/cache.ts'
-const IN_FLIGHT = 'src/vault/refresh/in-flight.ts'
+const GATE = 'src/vault/refresh/gate.ts'
 const CALLER = 'src/vault/caller.ts'
 const RECORD = 'src/vault/store/record.ts'
 
@@ -169,7 +169,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'place-leaks',
     what: 'a request keeps its place when nobody waits for it any more',
-    file: IN_FLIGHT,
+    file: GATE,
     find: 'awaited -= 1',
     put: '',
   },
@@ -177,14 +177,14 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'all-at-once',
     what: 'as many requests leave at once as the maximum permits',
-    file: IN_FLIGHT,
+    file: GATE,
     find: 'const BEGINS_AT = 8',
     put: 'const BEGINS_AT = 64',
   },
   {
     name: 'number-never-halved',
     what: 'late responses do not make fewer requests leave',
-    file: IN_FLIGHT,
+    file: GATE,
     find: 'limit = Math.max(1, limit / 2)',
     put: '',
   },
@@ -222,7 +222,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'ends-not-noticed-here',
     what: 'the replica that ends a session goes on serving it from memory',
-    file: 'src/vault/store/report-writes.ts',
+    file: CACHE,
     find: 'end: reported(store.end),',
     put: '',
   },

@@ -10,7 +10,7 @@ import { createAuthorizationClient } from '../../src/oauth/client.ts'
 import { PATHS } from '../../src/paths.ts'
 import { Secret } from '../../src/secret.ts'
 import { createBinding } from '../../src/vault/binding.ts'
-import { openTokens, sealTokens } from '../../src/vault/sealed-tokens.ts'
+import { openTokens, sealTokens } from '../../src/vault/session.ts'
 import { createRedisStore } from '../../src/vault/store/redis/store.ts'
 
 const AT_ONCE = 64

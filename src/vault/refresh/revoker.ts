@@ -3,7 +3,7 @@ import type { Logger } from '../../log.ts'
 import type { AuthorizationClient } from '../../oauth/client.ts'
 import type { Secret } from '../../secret.ts'
 import { withTimeout } from '../../timeout.ts'
-import type { TokenSet } from '../sealed-tokens.ts'
+import type { TokenSet } from '../session.ts'
 import type { RecordKey } from '../store/record.ts'
 import { inLog } from '../store/store.ts'
 

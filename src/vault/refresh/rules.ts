@@ -1,5 +1,5 @@
 import type { GrantedTokens, TokenOutcome } from '../../oauth/token-response.ts'
-import type { TokenSet } from '../sealed-tokens.ts'
+import type { TokenSet } from '../session.ts'
 import type { Answered, BeginRefreshResult } from '../store/record.ts'
 
 /**

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createInFlight, type Flight } from '../../../src/vault/refresh/in-flight.ts'
+import { createInFlight, type Flight } from '../../../src/vault/refresh/gate.ts'
 
 function made({ max = 64, timeoutMs = 10_000 } = {}) {
   let now = 0

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createKeyring } from '../../../src/keyring.ts'
 import { Secret } from '../../../src/secret.ts'
-import { openTokens } from '../../../src/vault/sealed-tokens.ts'
+import { openTokens } from '../../../src/vault/session.ts'
 import { createVirtualReplicas } from './virtual-replicas.ts'
 
 const A = 'secret-A-of-the-tests-of-32-characters'

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import { createKeyring } from '../../../src/keyring.ts'
 import { Secret } from '../../../src/secret.ts'
-import { openTokens } from '../../../src/vault/sealed-tokens.ts'
+import { openTokens } from '../../../src/vault/session.ts'
 import { startRedis } from '../../helpers/redis.ts'
 import { leaseRequest, redisStore, singleTarget, startSession } from './stores.ts'
 
