@@ -8,8 +8,8 @@ import { batches, distinct } from './scan.ts'
 import { nothingSeen, reportUser, sessionsOf } from './user.ts'
 
 const REVOCATIONS_AT_ONCE = 8
-/** How long the command waits for the last revocations. */
-const LAST_REVOCATIONS_MS = 5_000
+/** After this time the command says what it waits for. */
+const SAY_AFTER_MS = 2_000
 
 /** The key of the session whose id begins with `id`. null, after a warning, where there is none or more than one. */
 async function findOne(
@@ -124,7 +124,10 @@ function createEnding({ store, config, terminal, clock }: CommandOptions) {
   return {
     end: ending.end,
     async finish(): Promise<void> {
-      await ending.finish(LAST_REVOCATIONS_MS)
+      const say = (): void => terminal.warn('Waiting until tokens are revoked, a minute at most.')
+      const timer = setTimeout(say, SAY_AFTER_MS)
+      await ending.finish()
+      clearTimeout(timer)
       await authorizationClient?.close()
       const unrevoked = counted.unrevoked()
       if (unrevoked > 0)

@@ -28,7 +28,9 @@ export function ambiguityOf({
       if (httpVersionMinor === 0) return problem('invalid_request', 'HTTP/1.0 has no transfer encoding.')
     }
   }
-  if (hosts !== 1) return problem('invalid_request', 'Exactly one Host header is expected.')
+  // HTTP/1.0 needs none: HAProxy's health checks have none by default.
+  if (hosts !== 1 && (hosts > 1 || httpVersionMinor > 0))
+    return problem('invalid_request', 'Exactly one Host header is expected.')
   const { expect } = headers
   if (expect === undefined || expect.toLowerCase() === '100-continue') return null
   return problem('invalid_request', 'The Expect header must be 100-continue.')

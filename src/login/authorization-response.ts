@@ -52,9 +52,14 @@ export function readAuthorizationResponse(query: URLSearchParams): Authorization
   return { kind, value: code || error || '', state: query.get('state'), iss: query.get('iss') }
 }
 
+/** Whether the text has the form of a nonce. */
+export function isNonce(text: string): boolean {
+  return NONCE.test(text)
+}
+
 /** Throws unless the text has the form of a nonce. */
 export function requireNonce(nonce: string): void {
-  if (!NONCE.test(nonce)) throw problem('login_failed', 'This address belongs to no sign-in.')
+  if (!isNonce(nonce)) throw problem('login_failed', 'This address belongs to no sign-in.')
 }
 
 /** Throws if a response names another sign-in, or another issuer than the configured one (RFC 9207). */

@@ -7,6 +7,7 @@ import { OTHER_ERROR, pageResponse, parameters, problemOrPage, redirectResponse 
 import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import {
+  isNonce,
   NONCE_PARAMETER,
   NOT_YOURS,
   queryOf,
@@ -41,6 +42,10 @@ export function createCallback(context: LoginContext) {
     request: FastifyRequest<{ Params: { nonce?: string } }>,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
+    const { nonce: ownNonce = '' } = request.params
+    // A restored tab, whatever has become of its query.
+    const isStrange = isNonce(ownNonce) && loginCookies.find(request.headers.cookie, ownNonce) === null
+    if (isStrange && (await isSignedIn(request))) return reply.redirect(returnLocation(HOME), 303)
     const response = readAuthorizationResponse(queryOf(request.url))
     // With OAUTH_REDIRECT=fixed the state names the sign-in.
     const { nonce = response.state ?? '' } = request.params
@@ -89,16 +94,17 @@ export function createCallback(context: LoginContext) {
     nonce: string,
   ): Promise<FastifyReply> {
     requireNonce(nonce)
-    const key = cookies.recordKeyIn(request)
-    if (key !== null) {
-      const found = await vault.look(key, requestInLog(request))
-      if (found.kind === 'live') {
-        if (loginCookies.find(request.headers.cookie, nonce) !== null) loginCookies.forget(reply, nonce)
-        return reply.redirect(returnLocation(HOME), 303)
-      }
+    if (await isSignedIn(request)) {
+      if (loginCookies.find(request.headers.cookie, nonce) !== null) loginCookies.forget(reply, nonce)
+      return reply.redirect(returnLocation(HOME), 303)
     }
     const members = { loginUrl: PATHS.login }
     throw problem('login_failed', { detail: NOT_YOURS, reason: whyNotYours(request), members })
+  }
+
+  async function isSignedIn(request: FastifyRequest): Promise<boolean> {
+    const key = cookies.recordKeyIn(request)
+    return key !== null && (await vault.look(key, requestInLog(request))).kind === 'live'
   }
 
   /** The likely cause of a login cookie that is missing. */

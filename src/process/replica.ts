@@ -53,7 +53,7 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
   }
 
   const meaningOf = createStopSignals({
-    isUnderNpm: process.env.npm_lifecycle_event !== undefined,
+    isUnderNpm: process.env.npm_lifecycle_event === 'start',
     monotonic: SYSTEM_CLOCK.monotonic,
   })
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {

@@ -141,7 +141,7 @@ function devicesOf(binding: Binding, { registerDevice, bindDevice, read }: Outbo
 
 /**
  * For the operator's commands: the end of sessions, without their life. `end` waits until a revocation may begin, and is
- * false where there was no session; `finish` waits for the last revocations, at most that many milliseconds. `audit`: the log of ends.
+ * false where there was no session; `finish` waits for the last revocations, a minute at most. `audit`: the log of ends.
  */
 export function createSessionEnd(
   options: Pick<VaultOptions, 'store' | 'keyring' | 'log'> & {
@@ -150,17 +150,14 @@ export function createSessionEnd(
     /** No known secret opens the tokens of this session, so they cannot be revoked. */
     onUnreadable: (key: RecordKey) => void
   },
-): { end(key: RecordKey): Promise<boolean>; finish(withinMs: number): Promise<void> } {
-  const { freeSlot, revoke, stop } = createRevoker(options)
+): { end(key: RecordKey): Promise<boolean>; finish(): Promise<void> } {
+  const { freeSlot, revoke, settled } = createRevoker(options)
   const end = createEndSession({ ...options, revoke, onEnded: (ended) => logEnded(options.audit, ended) })
   return {
     async end(key) {
       await freeSlot()
       return await end(key, 'operator')
     },
-    async finish(withinMs) {
-      await freeSlot()
-      await stop(withinMs)
-    },
+    finish: settled,
   }
 }

@@ -51,7 +51,9 @@ for (const [second, code] of [
   ['SIGINT', 130],
 ] as const) {
   t.test(`a ${second} during the stop ends the process at once with ${code}`, async (t) => {
-    const { sandbox, server, browser } = await start(t, { SHUTDOWN_SECONDS: '3600' })
+    // Below `npm test` and its like, which send no copy of a signal.
+    const env = { SHUTDOWN_SECONDS: '3600', npm_lifecycle_event: 'test' }
+    const { sandbox, server, browser } = await start(t, env)
     const gate = sandbox.hold('resource')
     const open = browser.fetch('/flux/temperature').catch(() => null)
     await gate.arrived

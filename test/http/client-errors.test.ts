@@ -25,6 +25,7 @@ const INVALID: Readonly<Record<string, string>> = {
   'a NUL in a header': get('X: a\0b'),
   'no Host': head('GET /flux/a HTTP/1.1'),
   'two Hosts': get('host: a'),
+  'two Hosts of HTTP/1.0': get('host: a').replace('HTTP/1.1', 'HTTP/1.0'),
   'a percent sign that encodes nothing': head('GET /flux/%zz HTTP/1.1', 'Host: a'),
   'a path that is not UTF-8': head('GET /nothing/%C3%28 HTTP/1.1', 'Host: a', 'Connection: close'),
   'an absolute target': head('GET http://b/flux/a HTTP/1.1', 'Host: a'),
@@ -82,6 +83,12 @@ t.test('a malformed request gets exactly one response, a problem, and the connec
     t.match({ ...problemOf(answer), line: answer.status }, { line: status, status, code, ...body }, what)
   }
   t.equal(sandbox.journal.entries().length, 0, 'nothing reached the platform')
+})
+
+t.test('a health check of HTTP/1.0 without a Host is served, as HAProxy sends it by default', async (t) => {
+  const { port } = await shared()
+  const { answers, closed } = await speak(port, 'GET /auth/ready HTTP/1.0\r\n\r\n')
+  t.match([answers.map(({ status }) => status), closed], [[204], true])
 })
 
 t.test('a fault in the middle of a body gets one response, also after the response', async (t) => {

@@ -150,9 +150,10 @@ t.test('tokens that cannot be revoked are counted, and their sessions end', asyn
   const env = {
     REDIS_URL: redis.url,
     SESSION_SECRET,
-    OAUTH_REVOCATION_URL: 'http://127.0.0.1:9/revoke',
+    OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
     ...platformEnv(sandbox),
   }
+  sandbox.faults.set({ revocation: 'absent' })
   const [id, another] = (await redis.cli('keys', 'bff:s:*')).split('\n').map((key) => key.slice(-64))
   const unasked = await sessions(t, env, 'end', id!, '--no-revoke')
   t.match(unasked, { code: 0 })
@@ -167,6 +168,22 @@ t.test('tokens that cannot be revoked are counted, and their sessions end', asyn
     lines: ['ended 1'],
     stderr: /^2 tokens could not be revoked/m,
   })
+})
+
+t.test('a revocation without a definite answer is tried again before the command ends', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  await signIn(bff.browser(), sandbox)
+  const revocation = { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke` }
+  sandbox.faults.set({ revocationEndpoint: { mode: 'status', status: 503, times: 3 } })
+  const env = { REDIS_URL: redis.url, SESSION_SECRET, ...revocation, ...platformEnv(sandbox) }
+  const ended = await sessions(t, env, 'end-all', '--yes')
+  t.match(ended, { code: 0, lines: ['ended 1'] })
+  t.notMatch(ended.stderr, 'could not be revoked')
+  const asked = sandbox.journal.entries({ endpoint: 'revoke' })
+  t.equal(asked.length, 5, 'both tokens, both again, and the one that failed once more')
 })
 
 t.test('a failure has an exit code and a sentence without secrets', async (t) => {

@@ -17,6 +17,8 @@ export interface Revoker {
   revoke(tokens: Revocable, recordKey?: RecordKey): void
   /** Resolves when a revocation slot is free. Used to pace bulk revocation. */
   freeSlot(): Promise<void>
+  /** Resolves when all revocations are done, those that are tried again included: a minute after the last call at most. */
+  settled(): Promise<void>
   /**
    * Resolves when all revocations are done, or after `withinMs`; none is begun after that. Those that wait to be tried
    * again are tried at once, for the last time.
@@ -53,6 +55,7 @@ export function createRevoker({ authorizationClient, log, clock = SYSTEM_CLOCK }
   const waiting: Revocation[] = []
   const running = new Set<Promise<void>>()
   const pausing = new Map<Revocation, NodeJS.Timeout>()
+  const waitForAll: (() => void)[] = []
   let stopping = false
 
   function startNext(): void {
@@ -61,6 +64,7 @@ export function createRevoker({ authorizationClient, log, clock = SYSTEM_CLOCK }
     const work = run(next).finally(() => {
       running.delete(work)
       startNext()
+      noteSettled()
     })
     running.add(work)
   }
@@ -103,8 +107,15 @@ export function createRevoker({ authorizationClient, log, clock = SYSTEM_CLOCK }
     )
   }
 
-  async function idle(): Promise<void> {
-    while (running.size > 0) await Promise.allSettled(running)
+  function noteSettled(): void {
+    if (running.size === 0 && pausing.size === 0) for (const resolve of waitForAll.splice(0)) resolve()
+  }
+
+  function settled(): Promise<void> {
+    return new Promise((resolve) => {
+      waitForAll.push(resolve)
+      noteSettled()
+    })
   }
 
   return {
@@ -129,10 +140,11 @@ export function createRevoker({ authorizationClient, log, clock = SYSTEM_CLOCK }
     async freeSlot() {
       while (running.size >= MAX_RUNNING) await Promise.race(running)
     },
+    settled,
     async stop(withinMs) {
       stopping = true
       for (const revocation of [...pausing.keys()]) tryAgain(revocation)
-      await withTimeout(idle(), withinMs)
+      await withTimeout(settled(), withinMs)
       for (const revocation of waiting.splice(0)) logUnrevoked(revocation, 'the process stopped')
     },
   }

@@ -63,6 +63,21 @@ t.test('a slow endpoint is not asked after a minute', async (t) => {
   t.equal(warned().length, 1)
 })
 
+t.test('settled waits for the tries that follow', async (t) => {
+  const { time, revoker, tokens, asked } = start(t, (_token, count) => (count < 3 ? DOWN : null))
+  let isSettled = false
+  await revoker.settled()
+  revoker.revoke(tokens(), KEY)
+  void revoker.settled().then(() => {
+    isSettled = true
+  })
+  await time.advance(5_999)
+  t.equal(isSettled, false)
+  await time.advance(1)
+  t.equal(isSettled, true)
+  t.equal(asked.length, 6)
+})
+
 t.test('what is revoked or definitely refused is not asked again', async (t) => {
   const { time, revoker, tokens, asked, warned } = start(t, (token, count) =>
     token.startsWith('rt') ? NO : count < 3 ? DOWN : null,
