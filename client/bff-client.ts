@@ -170,7 +170,7 @@ const OF_SIGN_IN = /^\/auth\//
 const OF_SERVER = /^\/(auth|flux|site|data)\b/
 const LAST_SIGN_IN = 'bff.signIn'
 /** As long as the server remembers a sign-in that was begun. */
-const SIGN_IN_MS = 600_000
+const SIGN_IN_MS = 3_600_000
 
 const listeners = new Set<(session: Session) => void>()
 let tabs: BroadcastChannel | undefined

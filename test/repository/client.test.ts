@@ -6,6 +6,7 @@ import { gzipSync } from 'node:zlib'
 import { transformSync } from 'esbuild'
 import t from 'tap'
 import ts from 'typescript'
+import { SIGN_IN_MS } from '../../src/login/login-cookies.ts'
 import { END_REASONS } from '../../src/vault/session.ts'
 import { ANGULAR_SWITCHES } from '../helpers/angular.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
@@ -25,6 +26,11 @@ t.test('the client names each reason of an end that the server has', async (t) =
   const [type = ''] = /type EndReason =.*/.exec(CLIENT) ?? []
   const members = [...type.matchAll(/'(\w+)'/g)].map(([, member]) => member)
   t.strictSame(members.sort(), [...END_REASONS].sort())
+})
+
+t.test('the client takes a sign-in for failed as long as the server remembers it', async (t) => {
+  const [, ms = ''] = /^const SIGN_IN_MS = ([\d_]+)$/m.exec(CLIENT) ?? []
+  t.equal(Number(ms.replaceAll('_', '')), SIGN_IN_MS)
 })
 
 t.test('the package of the client has this version, and its three modules with types', async (t) => {
