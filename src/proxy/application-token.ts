@@ -77,7 +77,11 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
       return current(cached)
     }
     log.warn(
-      { event: 'application_token.failed', reason: outcome.reason },
+      {
+        event: 'application_token.failed',
+        reason: outcome.reason,
+        description: outcome.answer?.description ?? undefined,
+      },
       'no token for the application itself',
     )
     return { kind: 'wait', ms: retryAfterMs ?? 1_000, why: 'unavailable' }

@@ -5,7 +5,7 @@ import type { TokenShape } from '../config/upstream.ts'
 export const INSPECTED_BYTES = 16 * 1024
 
 const INVALID_TOKEN = /^invalid_?token$/i
-const INSUFFICIENT_SCOPE = /^insufficient_scope$/i
+const INSUFFICIENT_SCOPE = /^insufficient_?scope$/i
 const CODE_MEMBERS = new Set(['error', 'errorcode', 'error_code', 'code'])
 const CODE_OBJECTS = new Set(['error', 'responsestatus'])
 
@@ -47,7 +47,16 @@ export async function bodyNamesInvalidToken(
 ): Promise<boolean> {
   if (isWhole && shapes.some(({ path }) => path === null) && chunks.every(({ length }) => length === 0))
     return true
-  return textNamesInvalidToken(await decodedStart(chunks, contentEncoding?.toString()), shapes)
+  const text = await decodedStart(chunks, contentEncoding?.toString())
+  return textNames(INVALID_TOKEN, text) || (shapes.length > 0 && hasShape(valuesIn(text), shapes))
+}
+
+/** Whether the beginning of an error body names `insufficient_scope` as its error code, in the usual places. Never rejects. */
+export async function bodyNamesInsufficientScope(
+  chunks: Buffer[],
+  contentEncoding: string | string[] | undefined,
+): Promise<boolean> {
+  return textNames(INSUFFICIENT_SCOPE, await decodedStart(chunks, contentEncoding?.toString()))
 }
 
 /** The texts and numbers of the beginning of a body, as `UPSTREAM_INVALID_TOKEN` can name them. */
@@ -60,26 +69,26 @@ export function valuesIn(body: string): Iterable<Value> {
 /** A byte order mark, and what JSONP puts in front. */
 const BEFORE_THE_BODY = /^\uFEFF?\s*(?:[\w$.]{1,64}\(\s*)?/
 
-function textNamesInvalidToken(text: string, shapes: readonly TokenShape[]): boolean {
+function textNames(code: RegExp, text: string): boolean {
   const start = text.replace(BEFORE_THE_BODY, '')
-  if (start.startsWith('{')) return objectNamesInvalidToken(start) || hasShape(objectValues(start), shapes)
-  if (start.startsWith('[')) return hasShape(objectValues(start), shapes)
-  if (start.startsWith('<')) return xmlNamesInvalidToken(start) || hasShape(xmlValues(start), shapes)
-  return new URLSearchParams(start).getAll('error').some((code) => INVALID_TOKEN.test(code.trim()))
+  if (start.startsWith('{')) return objectNames(code, start)
+  if (start.startsWith('[')) return false
+  if (start.startsWith('<')) return xmlNames(code, start)
+  return new URLSearchParams(start).getAll('error').some((value) => code.test(value.trim()))
 }
 
 // JSON and JSV in one: JSV is JSON without most of the quotes. A string that the end of the text cuts
 // through swallows the rest.
 const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|".*|[{}[\],:]|[^\s"{}[\],:][^"{}[\],:]*/gs
 
-function objectNamesInvalidToken(text: string): boolean {
+function objectNames(code: RegExp, text: string): boolean {
   for (const { path, text: value } of objectWords(text)) {
     const [outer = '', inner] = path
     const isCode =
       path.length <= 2 &&
       isOneOf(CODE_MEMBERS, inner ?? outer) &&
       (inner === undefined || isOneOf(CODE_OBJECTS, outer))
-    if (isCode && INVALID_TOKEN.test(value.trim())) return true
+    if (isCode && code.test(value.trim())) return true
   }
   return false
 }
@@ -88,10 +97,10 @@ function isOneOf(names: ReadonlySet<string>, name: string): boolean {
   return names.has(name.trim().toLowerCase())
 }
 
-function xmlNamesInvalidToken(text: string): boolean {
+function xmlNames(code: RegExp, text: string): boolean {
   const [general = ''] = text.split(/<(?:[\w.-]+:)?errors[\s>]/i)
   for (const { name, text: value } of xmlElements(general))
-    if (isOneOf(CODE_MEMBERS, name) && INVALID_TOKEN.test(value)) return true
+    if (isOneOf(CODE_MEMBERS, name) && code.test(value)) return true
   return false
 }
 
@@ -103,8 +112,7 @@ interface Value {
   readonly anyCase: boolean
 }
 
-function hasShape(values: Generator<Value>, shapes: readonly TokenShape[]): boolean {
-  if (shapes.length === 0) return false
+function hasShape(values: Iterable<Value>, shapes: readonly TokenShape[]): boolean {
   for (const { path, text, anyCase } of values) {
     const isNamed = (names: readonly string[]) =>
       names.length === path.length &&

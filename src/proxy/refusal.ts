@@ -1,13 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { TokenShape } from '../config/upstream.ts'
-import { bodyNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
+import { bodyNamesInsufficientScope, bodyNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
 import type { Failure } from './response-rules.ts'
 
 /** What an error response turns out to be. */
 export type Verdict =
   | { kind: 'token_refused'; namesInvalidToken: boolean }
-  /** Another error, which is relayed. */
-  | { kind: 'other' }
+  /** Another error, which is relayed. Only the body of a 403 is asked for the scope. */
+  | { kind: 'other'; namesInsufficientScope: boolean }
   /** The search failed, or what followed from its verdict. */
   | { kind: 'failed'; error: Error }
 
@@ -78,16 +78,21 @@ export class Refusal {
   private search(): void {
     if (this.searching) return
     this.searching = true
+    this.judge()
+      .then((verdict) => this.conclude(verdict))
+      .catch((error: Error) => this.options.onVerdict({ kind: 'failed', error }))
+  }
+
+  private async judge(): Promise<Verdict> {
     const { status, headers, shapes } = this.options
+    const coding = headers['content-encoding']
     // The response to a HEAD may have the length of a body that does not come.
     const isWhole = this.isComplete && (this.held.length > 0 || Number(headers['content-length'] ?? 0) === 0)
     const ofStatus = shapes.filter((shape) => shape.status === status)
-    bodyNamesInvalidToken(this.held, headers['content-encoding'], { shapes: ofStatus, isWhole })
-      .then((namesInvalidToken) => {
-        const isRefused = namesInvalidToken || status === 401
-        this.conclude(isRefused ? { kind: 'token_refused', namesInvalidToken } : { kind: 'other' })
-      })
-      .catch((error: Error) => this.options.onVerdict({ kind: 'failed', error }))
+    const namesInvalidToken = await bodyNamesInvalidToken(this.held, coding, { shapes: ofStatus, isWhole })
+    if (namesInvalidToken || status === 401) return { kind: 'token_refused', namesInvalidToken }
+    const namesInsufficientScope = status === 403 && (await bodyNamesInsufficientScope(this.held, coding))
+    return { kind: 'other', namesInsufficientScope }
   }
 
   private conclude(verdict: Verdict): void {

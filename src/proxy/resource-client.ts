@@ -76,7 +76,7 @@ export interface ResourceClientOptions {
   overtakeMs?: number | null
   /** A browser that takes less than 64 KiB of a waiting response in so long counts as gone. */
   readerTimeoutMs?: number
-  /** Called for each response that says that the token's scope does not suffice. */
+  /** Called for each challenge, and for each body of a 403, that says that the token's scope does not suffice. */
   onInsufficientScope?: (() => void) | undefined
 }
 
@@ -526,6 +526,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
         this.controller?.abort(verdict.error)
         return
       case 'other':
+        if (verdict.namesInsufficientScope) this.shared.onInsufficientScope()
         this.applyRules()
         if (this.refusal?.failure) this.breakRelay(this.refusal.failure)
     }

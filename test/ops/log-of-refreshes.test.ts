@@ -109,18 +109,32 @@ t.test('an access token above 7 KB is one warning', async (t) => {
 
 t.test('a 403 insufficient_scope of the resource server is one warning that names OAUTH_SCOPE', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  sandbox.faults.set({ resource: { mode: 'status', status: 403 } })
-  t.equal((await browser.fetch('/flux/a')).status, 403)
-  t.strictSame(logLines(bff.log(), 'platform.insufficient_scope'), [])
-  const challenge = { 'www-authenticate': 'Bearer error="insufficient_scope", scope="data"' }
-  sandbox.faults.set({ resource: { mode: 'status', status: 403, headers: challenge } })
-  for (let call = 0; call < 2; call += 1) t.equal((await browser.fetch('/flux/a')).status, 403)
-  const lines = logLines(bff.log(), 'platform.insufficient_scope')
-  t.match(lines, [{ level: 'warn', msg: /OAUTH_SCOPE/ }])
-  t.equal(lines.length, 1)
+  const body = '{"error":"insufficient_scope"}'
+  for (const said of [
+    { headers: { 'www-authenticate': 'Bearer error="insufficient_scope", scope="data"' } },
+    { headers: { 'content-type': 'application/json' }, body },
+  ]) {
+    const bff = await startBff(t, sandbox)
+    const browser = bff.browser()
+    sandbox.faults.reset()
+    await signIn(browser, sandbox)
+    const answers = async (status: number, more: object) => {
+      sandbox.faults.set({ resource: { mode: 'status', status, ...more } })
+      const answer = await browser.fetch('/flux/a')
+      t.equal(answer.status, status)
+      return answer
+    }
+    await answers(403, {})
+    await answers(400, { body })
+    t.strictSame(logLines(bff.log(), 'platform.insufficient_scope'), [])
+    for (let call = 0; call < 2; call += 1) {
+      const { text } = await answers(403, said)
+      if ('body' in said) t.equal(text, body, 'the page gets it as it is')
+    }
+    const lines = logLines(bff.log(), 'platform.insufficient_scope')
+    t.match(lines, [{ level: 'warn', msg: /OAUTH_SCOPE/ }])
+    t.equal(lines.length, 1)
+  }
 })
 
 t.test('a token response that is too large says so', async (t) => {

@@ -3,10 +3,11 @@ import { createLog } from '../../src/log.ts'
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { createApplicationToken } from '../../src/proxy/application-token.ts'
 import { Secret } from '../../src/secret.ts'
+import { collectLog } from '../helpers/log-lines.ts'
 import { TIMING, UNAVAILABLE } from '../vault/refresh/virtual-replicas.ts'
 
 /** A token endpoint and a clock that the test controls. */
-function arrange() {
+function arrange(log = createLog('silent')) {
   let passed = 0
   let stepped = 0
   // The two clocks start at different values.
@@ -18,7 +19,7 @@ function arrange() {
     timing: TIMING,
     clock,
     random: () => 0.5,
-    log: createLog('silent'),
+    log,
   })
   return {
     token,
@@ -130,6 +131,21 @@ t.test('while the token endpoint fails it receives one request at a time, by its
     await answer(3_600)
     t.equal(await probe, 'token-1')
   }
+})
+
+t.test("a failure is logged with the token endpoint's own description", async (t) => {
+  const { sink, lines } = collectLog()
+  const { token, answer } = arrange(createLog('info', sink))
+  const first = token.obtain()
+  const said = { status: 400, code: 'unauthorized_client', isEmpty: false, description: 'no such grant' }
+  await answer({ ...UNAVAILABLE, reason: 'the response was 400 unauthorized_client', answer: said })
+  await first
+  const second = token.obtain()
+  await answer(UNAVAILABLE)
+  await second
+  const [described, ...others] = lines('application_token.failed')
+  t.match(described, { reason: /unauthorized_client/, description: 'no such grant' })
+  for (const line of others) t.notOk('description' in line)
 })
 
 t.test('a refused token is replaced once for all its holders, and at most once a minute', async (t) => {

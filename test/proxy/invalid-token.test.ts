@@ -1,6 +1,10 @@
 import zlib from 'node:zlib'
 import t from 'tap'
-import { bodyNamesInvalidToken, challengeNamesInvalidToken } from '../../src/proxy/invalid-token.ts'
+import {
+  bodyNamesInsufficientScope,
+  bodyNamesInvalidToken,
+  challengeNamesInvalidToken,
+} from '../../src/proxy/invalid-token.ts'
 
 const named = (text: string): Promise<boolean> => bodyNamesInvalidToken([Buffer.from(text)], undefined)
 
@@ -42,6 +46,22 @@ t.test('a body that names it is found', async (t) => {
     'error=invalid_token&error_description=expired',
   ])
     t.ok(await named(body), body.slice(0, 90))
+})
+
+t.test('a body that names insufficient_scope is found in the same places', async (t) => {
+  for (const [body, names] of [
+    ['{"error":"insufficient_scope"}', true],
+    ['{ResponseStatus:{ErrorCode:InsufficientScope}}', true],
+    ['<error>insufficient_scope</error>', true],
+    ['error=insufficient_scope', true],
+    ['{"error":"access_denied","error_description":"insufficient_scope"}', false],
+    ['["insufficient_scope"]', false],
+    ['{"error":"invalid_token"}', false],
+    ['', false],
+  ] as const) {
+    t.equal(await bodyNamesInsufficientScope([Buffer.from(body)], undefined), names, body)
+    t.equal(await bodyNamesInsufficientScope([zlib.gzipSync(body)], 'gzip'), names, body)
+  }
 })
 
 const BODY = Buffer.from('{"error":"invalid_token"}')
