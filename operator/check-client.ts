@@ -6,7 +6,7 @@ import { type AuthorizationClient, createAuthorizationClient } from '../src/oaut
 import { redirectUriOf } from '../src/oauth/redirect-uri.ts'
 import type { TokenOutcome } from '../src/oauth/token-response.ts'
 import { Secret } from '../src/secret.ts'
-import { TIMEOUT_MS, unreachable } from './http.ts'
+import { TIMEOUT_MS, unreachable, withSlash } from './http.ts'
 import { type Finding, fault, ok, warning } from './report.ts'
 
 const CHECK = 'client'
@@ -118,7 +118,7 @@ function whereLost({ kind, reason }: Said, tokenUrl: string): Finding | null {
       return fault(
         CHECK,
         slash ?? `this is not a token endpoint (${reason}): check ${TOKEN_VARIABLES}`,
-        slash === null ? null : `OAUTH_TOKEN_URL=${tokenUrl}/`,
+        slash === null ? null : `OAUTH_TOKEN_URL=${withSlash(tokenUrl)}`,
       )
     }
     default:
@@ -177,13 +177,16 @@ function judgeClient(
   asked: Asked,
 ): Finding {
   const { oauth } = asked
+  const { flows } = oauth
   if (code.words?.endsWith(' unauthorized_client')) {
-    return code.words === wrong.words
-      ? wrongClient(code, oauth)
-      : fault(CHECK, 'the client of CLIENT_ID may not use the code flow: permit it at the platform')
+    if (code.words === wrong.words) return wrongClient(code, oauth)
+    // A server that refuses the flow alone has accepted the secret.
+    if (flows.has('code'))
+      return fault(CHECK, 'the client of CLIENT_ID may not use the code flow: permit it at the platform')
   }
   if (refresh.kind === 'client') return otherWay('for a refresh', asked)
-  if (refresh.words === '400 unauthorized_client')
+  const isRefreshed = flows.has('code') || flows.has('password')
+  if (isRefreshed && refresh.words === '400 unauthorized_client')
     return fault(
       CHECK,
       'the client of CLIENT_ID may not use refresh tokens: permit the grant refresh_token at the platform',

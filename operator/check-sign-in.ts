@@ -3,7 +3,7 @@ import { SYSTEM_CLOCK } from '../src/clock.ts'
 import type { Config } from '../src/config/config.ts'
 import { createAuthorizationClient } from '../src/oauth/client.ts'
 import { redirectUriOf } from '../src/oauth/redirect-uri.ts'
-import { get, type Response, unreachable } from './http.ts'
+import { get, type Response, unreachable, withSlash } from './http.ts'
 import { inAscii } from './in-ascii.ts'
 import { objectionIn } from './objection.ts'
 import { type Finding, fault, ok, warning } from './report.ts'
@@ -15,10 +15,12 @@ const MOST_REDIRECTS = 5
 /** Where an authorization request has led, without a user. */
 type Led =
   | { readonly kind: 'failed'; readonly reason: string }
+  /** To the same address with a slash at its end, first of all. */
+  | { readonly kind: 'slash' }
   /** To the callback, with these parameters. */
   | { readonly kind: 'back'; readonly params: URLSearchParams }
   /** To a page of the authorization server, or away from it. `hops`: redirects before. */
-  | { readonly kind: 'page'; readonly response: Response; readonly hops: number; readonly url: string }
+  | { readonly kind: 'page'; readonly response: Response; readonly hops: number }
 
 /** The findings, and by how many milliseconds this clock is ahead of the server's; null when unknown. */
 interface SignInCheck {
@@ -59,8 +61,10 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
           kind: 'back',
           params: next.search === '' ? new URLSearchParams(next.hash.slice(1)) : next.searchParams,
         }
+      if (hops === 0 && next?.origin === start.origin && next.pathname === `${start.pathname}/`)
+        return { kind: 'slash' }
       if (next === null || next.origin !== start.origin || hops === MOST_REDIRECTS)
-        return { kind: 'page', response, hops, url }
+        return { kind: 'page', response, hops }
       url = next.href
     }
   }
@@ -99,23 +103,21 @@ export function aheadOf(date: number | null): number | null {
 function judge(led: Led, config: Config): Finding {
   const { oauth } = config
   if (led.kind === 'failed') return fault(CHECK, unreachable('sign-in page', led.reason, PAGE_VARIABLES))
+  if (led.kind === 'slash')
+    return fault(
+      CHECK,
+      'the server redirects to the same address with a slash at its end',
+      `OAUTH_AUTHORIZE_URL=${withSlash(oauth.authorizeUrl)}`,
+    )
   if (led.kind === 'back') {
     const objection = objectionIn(led.params, oauth)
     if (objection === null) return ok(CHECK, 'the server sends the browser back at once')
     const { words, remedy, setting } = objection
     return fault(CHECK, `the authorization server refuses the request (${words}): ${remedy}`, setting)
   }
-  const { response, hops, url } = led
-  const { status, location } = response
+  const { response, hops } = led
+  const { status } = response
   if (status < 400) {
-    const isSlash =
-      status === 301 && location !== null && new URL(location, url).pathname === `${new URL(url).pathname}/`
-    if (isSlash)
-      return fault(
-        CHECK,
-        'the server redirects to the same address with a slash at its end',
-        `OAUTH_AUTHORIZE_URL=${oauth.authorizeUrl}/`,
-      )
     const where = hops > 0 || status >= 300 ? 'redirects to a page' : 'shows a page'
     return ok(CHECK, `${where} to sign in on: callback and scope are checked later, so they are not proven`)
   }

@@ -64,6 +64,11 @@ export async function get(
   }
 }
 
+/** This address with a slash at the end of its path. */
+export function withSlash(address: string): string {
+  return address.replace(/(?=\?|$)/, '/')
+}
+
 /** Codes that Node gives a certificate that it does not trust. */
 const CERTIFICATE = /CERT|SIGNATURE|SELF_SIGNED|ISSUER/
 

@@ -12,7 +12,7 @@ export function printable(text: string): string {
 }
 
 /** JSON of ASCII alone: nothing of it is replaced where it is printed. */
-export function asciiJson(value: object, indent = 0): string {
+export function asciiJson(value: object | string, indent = 0): string {
   return JSON.stringify(value, null, indent).replace(
     /[^\x20-\x7e\n]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,

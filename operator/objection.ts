@@ -1,4 +1,5 @@
 import type { Config } from '../src/config/config.ts'
+import { additionTo } from './addition.ts'
 import { inAscii } from './in-ascii.ts'
 
 const OF_THE_REQUEST = /^(invalid_request|invalid_scope|unauthorized_client|unsupported_response_type)$/
@@ -21,20 +22,21 @@ export function objectionIn(params: URLSearchParams, oauth: Config['oauth']): Ob
   const code = /^[a-z_]{1,64}$/.test(error) ? error : 'an unreadable error code'
   const description = inAscii(params.get('error_description') ?? '').slice(0, 200)
   const words = `${code}${description === '' ? '' : `, "${description}"`}`
-  const needsNonce = /\bnonce\b/i.test(description) && !oauth.authorizeParameters.some(isNonce)
+  const needsNonce = /\bnonce\b/i.test(description) && !hasParameter(oauth, 'nonce')
   const isOfTheRequest = OF_THE_REQUEST.test(code)
   if (!needsNonce) return { isOfTheRequest, words, remedy: remedyOf(code, oauth), setting: null }
-  const isAlone = oauth.authorizeParameters.length === 0
-  return {
-    isOfTheRequest,
-    words,
-    remedy: isAlone ? 'it needs a nonce' : 'it needs a nonce: add nonce={random} to OAUTH_AUTHORIZE_PARAMS',
-    setting: isAlone ? 'OAUTH_AUTHORIZE_PARAMS=nonce={random}' : null,
-  }
+  const nonce = additionTo('OAUTH_AUTHORIZE_PARAMS', 'nonce={random}', oauth.authorizeParameters)
+  return { isOfTheRequest, words, remedy: `it needs a nonce${nonce.words}`, setting: nonce.setting }
 }
 
-function isNonce({ name }: { name: string }): boolean {
-  return name === 'nonce'
+/** Whether each authorization request has this parameter, besides those of OAuth. */
+export function hasParameter(
+  { authorizeParameters, authorizeUrl }: Pick<Config['oauth'], 'authorizeParameters' | 'authorizeUrl'>,
+  sought: string,
+): boolean {
+  return (
+    authorizeParameters.some(({ name }) => name === sought) || new URL(authorizeUrl).searchParams.has(sought)
+  )
 }
 
 function remedyOf(error: string, { pkce }: Config['oauth']): string {

@@ -1,5 +1,5 @@
 import { formsOf, hideForms } from '../src/oauth/foreign-text.ts'
-import { inAscii, printable } from './in-ascii.ts'
+import { asciiJson, inAscii, printable } from './in-ascii.ts'
 
 /** The result of one check or measurement. */
 export interface Finding {
@@ -104,7 +104,10 @@ export function createReport(options: {
     },
     say: (text) => (json ? error : out)(clean(text)),
     hide(secret) {
-      for (const form of formsOf(secret)) forms.add(form)
+      const known = formsOf(secret)
+      // A document is JSON, which writes some characters otherwise.
+      if (known.length > 0) known.push(asciiJson(secret).slice(1, -1))
+      for (const form of known) forms.add(form)
     },
     quote: (text) => clean(text.replace(/\s+/g, ' ').trim()).slice(0, QUOTED),
   }

@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs'
+import { BUILT_IN } from '../../src/config/built-in.ts'
 import type { Config } from '../../src/config/config.ts'
-import { FORMATS, type Format } from '../../src/config/operation.ts'
+import { FORMATS, type Format, sameName } from '../../src/config/operation.ts'
 import { MAX_OPERATIONS } from '../../src/config/operations-file.ts'
 import type { Environment } from '../../src/config/secrets.ts'
-import { ruleFor } from '../../src/proxy/response-rules.ts'
 import type { Secret } from '../../src/secret.ts'
 import { asciiJson } from '../in-ascii.ts'
 import { TYPE_OF } from '../measure/measure.ts'
-import type { Answer, Platform } from '../measure/platform.ts'
+import { type Answer, type Platform, whyUnusable } from '../measure/platform.ts'
 import { declarationsOf } from '../operation-faults.ts'
 import type { Report } from '../report.ts'
 import { freeName, type Pattern, patternsOf } from './pattern.ts'
@@ -50,7 +50,7 @@ function faultsOf(patterns: readonly Pattern[], env: Environment): string[] {
   const named = new Map(patterns.map((pattern, at) => [`Draft${at}`, pattern]))
   const pathOf = (name: string): string => named.get(name)?.samples[0]?.path ?? name
   const text = textOf(new Map([...named].map(([name, pattern]) => [name, declarationOf(pattern, null)])))
-  return declarationsOf(text, { ...env, OPERATIONS_FILE: undefined }).faults.map((fault) => {
+  return declarationsOf(text, env).faults.map((fault) => {
     const [pointer = '', name = ''] = /^\/operations\/(\w+)/.exec(fault) ?? []
     const words = fault.slice(pointer.length).replace(/ (Draft\d+) /, (_, other) => ` ${pathOf(other)} `)
     const advice = words.startsWith('/path matches')
@@ -64,10 +64,10 @@ function faultsOf(patterns: readonly Pattern[], env: Environment): string[] {
 export async function measureDraft(
   { platform, report }: { platform: Platform; report: Report },
   token: Secret,
-  { patterns, out }: { patterns: readonly Pattern[]; out: string | null },
+  { patterns, out, env }: { patterns: readonly Pattern[]; out: string | null; env: Environment },
 ): Promise<void> {
   const operations = new Map<string, object>()
-  const names = new Set<string>()
+  const names = new Set(BUILT_IN.map(({ name }) => sameName(name)))
   let isWhole = false
   try {
     for (const pattern of patterns) {
@@ -80,7 +80,7 @@ export async function measureDraft(
     isWhole = true
   } finally {
     // A stop leaves what was read until then, and writes no file.
-    if (operations.size > 0) print(report, textOf(operations), isWhole ? out : null)
+    if (operations.size > 0) print(report, textOf(operations), { out: isWhole ? out : null, env })
     else if (isWhole)
       report.add('draft', {
         verdict: 'warning',
@@ -89,13 +89,17 @@ export async function measureDraft(
   }
 }
 
-function print(report: Report, text: string, out: string | null): void {
+function print(report: Report, text: string, { out, env }: { out: string | null; env: Environment }): void {
   const printed = report.document(
     'draft',
     text,
     'A draft of OPERATIONS_FILE. Check what is guessed, and leave out what no page needs',
   )
-  if (out === null) return
+  // As it is printed: two secrets in it look the same.
+  const { faults } = declarationsOf(printed, env)
+  for (const each of faults)
+    report.add('draft', { verdict: 'fault', message: `the server refuses it: ${each}` })
+  if (out === null || faults.length > 0) return
   try {
     writeFileSync(out, `${printed}\n`, { flag: 'wx' })
     report.add('draft file', { value: out, message: `${out} is written`, setting: `OPERATIONS_FILE=${out}` })
@@ -164,12 +168,10 @@ async function readFirst(
 
 function failureOf(answer: Answer | string, report: Report): string | null {
   if (typeof answer === 'string') return `the resource server gives no response (${answer})`
-  const { status, type, body, bytes } = answer
+  const { status, body } = answer
   if (status >= 400) return `status ${status}: ${report.quote(body) || 'no body'}`
-  const headers = { ...(type === '' ? {} : { 'content-type': type }), 'content-length': String(bytes) }
-  const rule = ruleFor(status, headers, { method: 'GET', jsonp: false })
-  if (typeof rule === 'string') return null
-  return `pages get 502 for it (${rule.kind === 'unusable' ? rule.reason : rule.kind})`
+  const reason = whyUnusable(answer)
+  return reason === null ? null : `pages get 502 for it (${reason})`
 }
 
 function isSuccess({ status }: Answer): boolean {

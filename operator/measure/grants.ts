@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../src/clock.ts'
+import type { Config } from '../../src/config/config.ts'
 import type { GrantedTokens, TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
+import { additionTo } from '../addition.ts'
 import type { Draft, Report } from '../report.ts'
 import type { Guard } from './measure.ts'
 import type { Operator } from './operator.ts'
@@ -16,6 +18,7 @@ export interface Held {
 }
 
 interface Context {
+  config: Config
   report: Report
   signIns: SignIns
 }
@@ -172,13 +175,13 @@ function noVerdict(outcome: NotGranted): Draft {
 }
 
 /** What the token endpoint says to a refresh token that it never issued, and whether that would end a session. */
-export async function measureRefusedGrant({ report, signIns }: Context): Promise<TokenOutcome> {
+export async function measureRefusedGrant({ config, report, signIns }: Context): Promise<TokenOutcome> {
   const { outcome } = await signIns.refresh(new Secret(`doctor-${randomUUID()}`))
-  report.add('refused grant', describeRefused(outcome))
+  report.add('refused grant', describeRefused(outcome, config.oauth.refusedGrants))
   return outcome
 }
 
-function describeRefused(outcome: TokenOutcome): Draft {
+function describeRefused(outcome: TokenOutcome, known: Config['oauth']['refusedGrants']): Draft {
   if (outcome.kind === 'granted')
     return {
       verdict: 'warning',
@@ -187,18 +190,24 @@ function describeRefused(outcome: TokenOutcome): Draft {
     }
   const words = reasonOf(outcome)
   if (outcome.kind === 'refused') return { value: outcome.reason, message: `is recognised: ${words}` }
-  const message = `is not recognised (${words}): a session whose grant has ended is not signed out, and its calls get 503`
-  return { verdict: 'warning', value: outcome.reason, message, setting: refusedGrantSetting(outcome) }
+  const own = refusedGrantOf(outcome)
+  const added = own === null ? null : additionTo('OAUTH_REFUSED_GRANT', own, known)
+  return {
+    verdict: 'warning',
+    value: outcome.reason,
+    message: `is not recognised (${words}): a session whose grant has ended is not signed out, and its calls get 503${added?.words ?? ''}`,
+    setting: added?.setting ?? null,
+  }
 }
 
 /** The value of OAUTH_REFUSED_GRANT that names this answer; null where none may. */
-function refusedGrantSetting({ answer }: NotGranted): string | null {
+function refusedGrantOf({ answer }: NotGranted): string | null {
   if (answer === undefined) return null
   const { status, code, isEmpty } = answer
   if (status < 400 || status > 499 || status === 429 || status === 401) return null
   if (code !== null && (!/^[a-z_]{1,64}$/.test(code) || /^(invalid|unauthorized)_client$/.test(code)))
     return null
-  return code === null && !isEmpty ? null : `OAUTH_REFUSED_GRANT=${status}:${code ?? 'empty'}`
+  return code === null && !isEmpty ? null : `${status}:${code ?? 'empty'}`
 }
 
 /**
@@ -241,7 +250,7 @@ const DELAYS = [0, 10, 30, 60, 180, 300]
 
 /** For how long a used refresh token is granted again. Asks first: a server that detects reuse ends the sign-in. */
 export async function measureReuse(
-  { report, signIns, operator }: Context & { operator: Operator },
+  { config, report, signIns, operator }: Context & { operator: Operator },
   rotation: Rotation | null,
   hold: (held: Held) => void,
   delays: readonly number[] = DELAYS,
@@ -249,11 +258,12 @@ export async function measureReuse(
   const check = 'refresh token reuse'
   if (rotation === null || rotation.held.refreshToken === null) return
   const { used } = rotation
+  const { reuseSeconds } = config.refresh
   if (used === null)
     return report.add(check, {
       value: 3_600,
       message: 'the refresh token stays good, so a replica that dies during a refresh costs no session',
-      setting: 'OAUTH_REUSE_SECONDS=3600',
+      setting: reuseSeconds === 3_600 ? null : 'OAUTH_REUSE_SECONDS=3600',
     })
   report.say(
     `May a used refresh token be presented again, to see for how long it is granted (up to ${delays.at(-1)! / 60} minutes)? A server that detects reuse then ends the first sign-in of this run. Type yes to go on:`,
@@ -261,29 +271,44 @@ export async function measureReuse(
   if ((await operator.answer()) !== 'yes')
     return report.add(check, { value: 'skipped', message: 'not measured: the answer was not yes' })
   let longest: number | null = null
+  let refusedAfter = Number.POSITIVE_INFINITY
   for (const delay of delays) {
     await operator.unlessStopped(waitUntil(used.at + delay * 1_000))
     const { outcome } = await signIns.refresh(used.token)
     if (outcome.kind !== 'granted' && !isRefusal(outcome) && longest === null)
       return report.add(check, noVerdict(outcome))
-    if (outcome.kind !== 'granted') break
+    if (outcome.kind !== 'granted') {
+      if (isRefusal(outcome)) refusedAfter = delay
+      break
+    }
     hold(heldOf(outcome.tokens, used.token))
     longest = delay
   }
-  report.add(
-    check,
-    longest === null || longest === 0
-      ? {
-          value: longest ?? 'refused',
-          message:
-            'a used refresh token is refused: a replica that is killed during a refresh costs its session, unless the server has a grace period that can be set',
-        }
-      : {
-          value: longest,
-          message: `a used refresh token is granted again for at least ${longest} seconds`,
-          setting: `OAUTH_REUSE_SECONDS=${longest}`,
-        },
-  )
+  report.add(check, describeReuse({ longest, refusedAfter, reuseSeconds }))
+}
+
+/** `longest`: seconds after which it was granted at last, null for never; `reuseSeconds`: OAUTH_REUSE_SECONDS as it is. */
+function describeReuse({
+  longest,
+  refusedAfter,
+  reuseSeconds,
+}: {
+  longest: number | null
+  refusedAfter: number
+  reuseSeconds: number
+}): Draft {
+  const value = longest ?? 'refused'
+  // What was seen leaves open how it is between the last grant and the first refusal.
+  const isTooLong = reuseSeconds > 0 && reuseSeconds >= refusedAfter
+  const isTooShort = reuseSeconds < (longest ?? 0)
+  const setting = isTooLong || isTooShort ? `OAUTH_REUSE_SECONDS=${longest ?? 0}` : null
+  const verdict = isTooLong ? 'warning' : 'ok'
+  const after = isTooLong ? `: with OAUTH_REUSE_SECONDS=${reuseSeconds} sessions may end` : ''
+  const isRefused = longest === null || longest === 0
+  const message = isRefused
+    ? 'a used refresh token is refused: a replica that is killed during a refresh costs its session, unless the server has a grace period that can be set'
+    : `a used refresh token is granted again for at least ${longest} seconds`
+  return { verdict, value, message: `${message}${after}`, setting }
 }
 
 async function waitUntil(instant: number): Promise<void> {

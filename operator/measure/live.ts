@@ -22,6 +22,7 @@ import {
   measureOperations,
   measureTokenResponse,
   probeOf,
+  readable,
 } from './measure.ts'
 import { createOperator, type Operator, Stopped } from './operator.ts'
 import { createPlatform, type Platform } from './platform.ts'
@@ -78,7 +79,7 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
   const { patterns, faults: ofDraft } = parsed.ok
     ? patternsFor(options.draft, parsed.config, env)
     : { patterns: [], faults: [] }
-  faults.push(...ofDraft)
+  faults.push(...ofDraft, ...(parsed.ok ? foreignAccounts(options, parsed.config.wac) : []))
   const report = createReport({ json: options.json, out: around.out, error: around.error })
   const refuse = (text: string): void => {
     if (options.json) around.out(JSON.stringify(ofEnvironment('fault', text)))
@@ -102,7 +103,7 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
   }
   const context = { config, report, operator, signIns, platform: createPlatform(config, operator) }
   try {
-    return await measure(context, { ...options, original, patterns })
+    return await measure(context, { ...options, original, patterns, env })
   } finally {
     operator.close()
     await context.platform.close()
@@ -110,11 +111,25 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
   }
 }
 
+/** The accounts named for a read or a change that the server would refuse. */
+function foreignAccounts(
+  { flux, site }: Pick<LiveOptions, 'flux' | 'site'>,
+  { allowed }: Config['wac'],
+): string[] {
+  return Object.entries({ flux, site }).flatMap(([option, place]) => {
+    const wac = place?.split('/', 1)[0]
+    return wac === undefined || allowed === null || allowed.has(wac)
+      ? []
+      : [`--${option}: the account ${wac} is none of WAC_ALLOWED`]
+  })
+}
+
 async function measure(
   context: Context,
   options: LiveOptions & {
     original: Parameters<typeof createSiteTest>[0]['original'] | null
     patterns: readonly Pattern[]
+    env: Environment
   },
 ): Promise<number> {
   const { config, report, signIns } = context
@@ -144,12 +159,13 @@ async function measure(
         await siteTest?.restore()
         siteTest = null
       } else
-        for (const [check, asked] of [
-          ['flux', options.flux],
-          ['site', options.site],
-          ['draft', options.draft[0] ?? null],
-        ] as const)
-          if (asked !== null) report.add(check, notMeasured(guard.closed))
+        for (const check of [
+          ...(options.flux === null ? [] : ['flux']),
+          ...readable(config.operations).map(({ name }) => name),
+          ...(options.draft.length === 0 ? [] : ['draft']),
+          ...(options.site === null ? [] : ['site']),
+        ])
+          report.add(check, notMeasured(guard.closed))
       const rotation = await measureRefresh(context, first, guard, hold)
       const refused = await measureRefusedGrant(context)
       await measureSecondSignIn(context, rotation?.held ?? first.tokens, guard, hold)

@@ -1,10 +1,13 @@
+import { GET_FLUX } from '../../src/config/built-in.ts'
 import type { Config } from '../../src/config/config.ts'
 import { FORMATS, type Format, type Operation, pathOfOperation } from '../../src/config/operation.ts'
 import { LARGE_TOKEN_BYTES } from '../../src/oauth/token-response.ts'
 import { valuesIn } from '../../src/proxy/invalid-token.ts'
 import { Secret } from '../../src/secret.ts'
+import { type Addition, additionTo } from '../addition.ts'
+import { hasParameter } from '../objection.ts'
 import type { Draft, Report } from '../report.ts'
-import type { Answer, Platform } from './platform.ts'
+import { type Answer, type Platform, whyUnusable } from './platform.ts'
 import type { SignedIn } from './sign-in.ts'
 
 /** What the resource server says to a token. */
@@ -85,13 +88,15 @@ function describeScope(scope: unknown, { oauth, baseUrl }: Config, report: Repor
           : `what was asked for, and more: ${report.quote(scope)}`,
     }
   // Another scope would give up the refresh token: such servers want to ask the user for it.
-  if (missing.every((word) => OFFLINE.test(word)))
+  if (missing.every((word) => OFFLINE.test(word))) {
+    const { words, setting } = consent(oauth)
     return {
       verdict: 'warning',
       value: scope,
-      message: `granted is ${report.quote(scope)}, without ${missing.join(' ')}: some servers grant it only if the user is asked`,
-      setting: consentSetting(oauth),
+      message: `granted is ${report.quote(scope)}, without ${missing.join(' ')}: some servers grant it only if the user is asked${words}`,
+      setting,
     }
+  }
   return {
     verdict: 'warning',
     value: scope,
@@ -122,19 +127,22 @@ function describeRefreshToken({ tokens }: SignedIn, { oauth }: Config): Draft {
   const how = isAsked
     ? 'servers may ask the user for offline access first, or tie it to the grant refresh_token of the client'
     : 'servers tie it to a scope (offline_access, offline) or to the grant refresh_token of the client, see docs/servers.md'
+  const { words, setting } = isAsked ? consent(oauth) : NO_ADDITION
   return {
     verdict: 'warning',
     value: false,
-    message: `absent: a session ends with its access token, and users sign in again; ${how}`,
-    setting: isAsked ? consentSetting(oauth) : null,
+    message: `absent: a session ends with its access token, and users sign in again; ${how}${words}`,
+    setting,
   }
 }
 
-/** Asks the user each time, which servers want before they grant offline access; null where a prompt is set. */
-function consentSetting({ authorizeParameters }: Config['oauth']): string | null {
-  return authorizeParameters.some(({ name }) => name === 'prompt')
-    ? null
-    : 'OAUTH_AUTHORIZE_PARAMS=prompt=consent'
+const NO_ADDITION: Addition = { setting: null, words: '' }
+
+/** Asks the user each time, which servers want before they grant offline access. Nothing where a prompt is set. */
+function consent(oauth: Config['oauth']): Addition {
+  return hasParameter(oauth, 'prompt')
+    ? NO_ADDITION
+    : additionTo('OAUTH_AUTHORIZE_PARAMS', 'prompt=consent', oauth.authorizeParameters)
 }
 
 /** When the refresh token ends if it is not refreshed; null where that is not said. */
@@ -190,13 +198,13 @@ function describeIssuer(iss: string | null, issuer: string | null, report: Repor
       }
 }
 
-/** The response to a token that was never issued, and whether the fresh token is taken. `isRead`: the probe may be read by this account. */
+/** The response to a token that was never issued, and whether the fresh token is taken. */
 export async function measureInvalidToken(
-  { platform, report }: { platform: Platform; report: Report },
+  { platform, config, report }: { platform: Platform; config: Config; report: Report },
   token: Secret,
-  { path, isRead }: { path: string; isRead: boolean },
+  { read, isRead }: Probe,
 ): Promise<Guard> {
-  const call = (presented: Secret) => platform.call(presented, { method: 'GET', path })
+  const call = (presented: Secret) => platform.call(presented, read)
   const good = await call(token)
   const bad = await call(new Secret(`doctor-${'x'.repeat(24)}`))
   if (typeof good === 'string' || typeof bad === 'string') {
@@ -213,7 +221,7 @@ export async function measureInvalidToken(
   }
   const closed = refusalOf(good, bad, isRead, report)
   if (closed !== null) report.add('resource server', closed)
-  report.add('invalid_token', describeInvalidToken(bad, report))
+  report.add('invalid_token', describeInvalidToken(bad, config, report))
   return {
     closed: closed === null ? null : 'the resource server refuses every token',
     isRecognised: bad.isInvalidToken,
@@ -250,7 +258,7 @@ function shapeOf({ status, challenge, body }: Answer, report: Report): string {
   return `status ${status}${header}, ${body === '' ? 'no body' : `body ${report.quote(body)}`}`
 }
 
-function describeInvalidToken(bad: Answer, report: Report): Draft {
+function describeInvalidToken(bad: Answer, { upstream }: Config, report: Report): Draft {
   const { status, isInvalidToken } = bad
   const shape = shapeOf(bad, report)
   if (isInvalidToken) return { value: status, message: `is recognised: ${shape}` }
@@ -260,11 +268,14 @@ function describeInvalidToken(bad: Answer, report: Report): Draft {
       value: status,
       message: `a call with a token that was never issued succeeds: ${shape}. Check BASE_URL`,
     }
+  const own = shapeFor(bad)
+  const { words, setting } =
+    own === null ? NO_ADDITION : additionTo('UPSTREAM_INVALID_TOKEN', own, upstream.tokenShapes)
   return {
     verdict: 'warning',
     value: status,
-    message: `is not recognised, so a token that the platform ended early is not replaced: ${shape}`,
-    setting: settingFor(bad),
+    message: `is not recognised, so a token that the platform ended early is not replaced: ${shape}${words}`,
+    setting,
   }
 }
 
@@ -272,9 +283,9 @@ const NAME = /^[A-Za-z0-9_]+$/
 const CODE = /^[A-Za-z0-9_.-]{1,64}$/
 
 /** The value of `UPSTREAM_INVALID_TOKEN` that names this response, by its most telling code. */
-function settingFor({ status, body }: Answer): string | null {
+function shapeFor({ status, body }: Answer): string | null {
   if (status !== 400 && status !== 403) return null
-  if (body === '') return `UPSTREAM_INVALID_TOKEN=${status}:empty`
+  if (body === '') return `${status}:empty`
   const codes = [...valuesIn(body)].filter(
     ({ path, text }) =>
       path.length > 0 && path.length <= 4 && path.every((name) => NAME.test(name)) && CODE.test(text),
@@ -283,12 +294,12 @@ function settingFor({ status, body }: Answer): string | null {
     (/code|error/i.test(path.at(-1)!) ? 2 : 0) + (/token|expire|auth/i.test(text) ? 1 : 0)
   const [best] = codes.sort((one, other) => rank(other) - rank(one))
   if (best === undefined || rank(best) < 2) return null
-  return `UPSTREAM_INVALID_TOKEN=${status}:/${best.path.join('/')}=${best.text}`
+  return `${status}:/${best.path.join('/')}=${best.text}`
 }
 
 /** A flux in each format. `place`: account code and id. */
 export async function measureFlux(
-  { platform, report }: { platform: Platform; report: Report },
+  { platform, config, report }: { platform: Platform; config: Config; report: Report },
   token: Secret,
   place: string,
 ): Promise<void> {
@@ -297,12 +308,12 @@ export async function measureFlux(
     const answer = await platform.call(token, { method: 'GET', path: `/${wac}/flux/${id}`, format })
     report.add(`flux ${format}`, describeRead(answer, report, format))
   }
-  await measureVia({ platform, report }, token, `/${wac}/flux/${id}`)
+  await measureVia({ platform, config, report }, token, `/${wac}/flux/${id}`)
 }
 
 /** Whether the resource server compresses only what has no `Via`, as nginx (`gzip_proxied off`) and IIS do. */
 async function measureVia(
-  { platform, report }: { platform: Platform; report: Report },
+  { platform, config, report }: { platform: Platform; config: Config; report: Report },
   token: Secret,
   path: string,
 ): Promise<void> {
@@ -312,16 +323,19 @@ async function measureVia(
   if (typeof without === 'string' || typeof withVia === 'string') return
   if (without.status !== 200 || withVia.status !== 200) return
   const bytes = `${withVia.bytes} bytes with Via, ${without.bytes} without`
+  if (withVia.encoding !== null || without.encoding === null)
+    return report.add('compression', { value: withVia.encoding ?? 'none', message: bytes })
+  const value = 'without Via'
   report.add(
     'compression',
-    withVia.encoding === null && without.encoding !== null
+    config.upstream.via
       ? {
           verdict: 'warning',
-          value: 'without Via',
+          value,
           message: `only a request without Via is answered compressed: ${bytes}`,
           setting: 'UPSTREAM_VIA=off',
         }
-      : { value: withVia.encoding ?? 'none', message: bytes },
+      : { value, message: `${bytes}: UPSTREAM_VIA=off has this effect` },
   )
 }
 
@@ -332,15 +346,22 @@ export async function measureOperations(
 ): Promise<void> {
   for (const operation of readable(config.operations)) {
     const path = pathWith(operation, config.wac.default)
+    const read = readOf(operation)
     const draft: Draft =
       path === null
         ? { verdict: 'warning', message: 'not called: it needs an account code, and WAC is not set' }
-        : describeRead(await platform.call(token, { method: 'GET', path }), report, 'JSON')
+        : describeRead(await platform.call(token, { ...read, path }), report, read.format)
     report.add(operation.name, draft)
   }
 }
 
-function readable(operations: readonly Operation[]): Operation[] {
+/** The read of a declared GET, as the server asks for it where a page names no format. */
+export function readOf({ formats, formatInQuery }: Operation) {
+  return { method: 'GET', format: formats === 'any' ? null : formats[0]!, formatInQuery } as const
+}
+
+/** The declared GETs that need no parameters. */
+export function readable(operations: readonly Operation[]): Operation[] {
   return operations.filter(
     ({ method, parameters }) => method === 'GET' && Object.keys(parameters).length === 0,
   )
@@ -352,15 +373,22 @@ function pathWith(operation: Operation, wac: string | null): string | null {
   return wac === null ? null : path.replace('{wac}', wac)
 }
 
-/** A read that tells a good token from a bad one, the best that is known; `isRead`: the account may read it. */
-export function probeOf(config: Config, flux: string | null): { path: string; isRead: boolean } {
-  if (flux !== null) return { path: `/${flux.replace('/', '/flux/')}`, isRead: true }
-  const [path] = readable(config.operations).flatMap(
-    (operation) => pathWith(operation, config.wac.default) ?? [],
-  )
-  return path === undefined
-    ? { path: `/${config.wac.default ?? 'doctor'}/flux/doctor`, isRead: false }
-    : { path, isRead: true }
+/** A read that tells a good token from a bad one. */
+interface Probe {
+  readonly read: Parameters<Platform['call']>[1]
+  /** The account may read it. */
+  readonly isRead: boolean
+}
+
+/** The best probe that is known. */
+export function probeOf(config: Config, flux: string | null): Probe {
+  const ofFlux = readOf(GET_FLUX)
+  if (flux !== null) return { read: { ...ofFlux, path: `/${flux.replace('/', '/flux/')}` }, isRead: true }
+  for (const operation of readable(config.operations)) {
+    const path = pathWith(operation, config.wac.default)
+    if (path !== null) return { read: { ...readOf(operation), path }, isRead: true }
+  }
+  return { read: { ...ofFlux, path: `/${config.wac.default ?? 'doctor'}/flux/doctor` }, isRead: false }
 }
 
 /** What the type of a response says of its format. */
@@ -371,7 +399,8 @@ export const TYPE_OF: Readonly<Record<Format, RegExp>> = {
   JSV: /jsv/i,
 }
 
-function describeRead(answer: Answer | string, report: Report, format: Format): Draft {
+/** `format`: null where the resource server chooses the type. */
+function describeRead(answer: Answer | string, report: Report, format: Format | null): Draft {
   if (typeof answer === 'string')
     return { verdict: 'fault', message: `the resource server gave no response (${answer})` }
   const { status, type, etag, body } = answer
@@ -380,9 +409,10 @@ function describeRead(answer: Answer | string, report: Report, format: Format): 
     return { verdict: 'warning', value: status, message }
   }
   const seen = `${report.quote(type) || 'no type'}, ${body.length} characters, ${etag === null ? 'no' : 'with'} ETag`
-  if (type === '' || /html|javascript/i.test(type))
-    return { verdict: 'warning', value: type, message: `${seen}: pages get 502 for this type` }
-  if (!TYPE_OF[format].test(type))
+  const reason = whyUnusable(answer)
+  if (reason !== null)
+    return { verdict: 'warning', value: type, message: `${seen}: pages get 502 for it (${reason})` }
+  if (format !== null && !TYPE_OF[format].test(type))
     return { verdict: 'warning', value: type, message: `${seen}: another type than ${format}` }
   return { value: type, message: seen }
 }

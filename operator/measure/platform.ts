@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Config } from '../../src/config/config.ts'
 import { bodyNamesInvalidToken, challengeNamesInvalidToken } from '../../src/proxy/invalid-token.ts'
 import { createOwnCalls } from '../../src/proxy/own-calls.ts'
+import { ruleFor } from '../../src/proxy/response-rules.ts'
 import type { Secret } from '../../src/secret.ts'
 import { type Operator, Stopped } from './operator.ts'
 
@@ -19,6 +20,14 @@ export interface Answer {
   readonly body: string
   /** Whether this server takes it for the response to an invalid token. */
   readonly isInvalidToken: boolean
+}
+
+/** Why pages get 502 for this response; null: they get it. */
+export function whyUnusable({ status, type, bytes }: Answer): string | null {
+  const headers = { ...(type === '' ? {} : { 'content-type': type }), 'content-length': String(bytes) }
+  const rule = ruleFor(status, headers, { method: 'GET', jsonp: false })
+  if (typeof rule === 'string') return null
+  return rule.kind === 'unusable' ? rule.reason : rule.kind
 }
 
 /** The resource server as the proxy of this server calls it. */

@@ -5,6 +5,7 @@ import { isObject, jsonObject } from '../../src/json.ts'
 import type { Secret } from '../../src/secret.ts'
 import { asciiJson } from '../in-ascii.ts'
 import type { Draft, Report } from '../report.ts'
+import { readOf } from './measure.ts'
 import type { Operator } from './operator.ts'
 import type { Platform } from './platform.ts'
 
@@ -106,7 +107,7 @@ export async function readSite(
       /^\/\{wac\}\/Infrastructure\/Site\/\{\w+\}$/.test(pathOfOperation(operation)),
   )
   if (declared === undefined) return null
-  const answer = await platform.call(token, { method: 'GET', path })
+  const answer = await platform.call(token, { ...readOf(declared), path })
   return typeof answer === 'string' || answer.status !== 200 ? null : membersIn(jsonObject(answer.body))
 }
 

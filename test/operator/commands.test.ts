@@ -307,6 +307,29 @@ t.test('the sessions of a user are listed and ended by the whole id', async (t) 
   for (const key of others) t.ok(await made.store.read(key))
 })
 
+t.test('explain says whose a session is, and when it ends without activity', async (t) => {
+  const { made, run, out } = createOperator(t)
+  const iso = (at: number) => new Date(at).toISOString()
+  for (const [name, words] of [
+    ['Alice', 'It belongs to the user a-1 (Alice).'],
+    [null, 'It belongs to the user a-1.'],
+  ] as const) {
+    const id = await sealedSession(made, A!, { id: 'a-1', name })
+    await made.pass(60_000)
+    await made.store.touch(id)
+    const idleEnd = iso(made.now() + IDLE_MS)
+    t.ok(await run({ kind: 'explain', json: false, id }))
+    const text = out.join('\n')
+    t.match(text, words)
+    t.match(
+      text,
+      `last active at ${iso(made.now())}. Without activity it ends at ${idleEnd}, in any case at `,
+    )
+    t.ok(await run({ kind: 'explain', json: true, id }))
+    t.match(JSON.parse(out[0]!), { user: { id: 'a-1', name }, idleExpiresAt: idleEnd })
+  }
+})
+
 t.test('a session of no known user may be of the user, so the command is not done', async (t) => {
   const { made, run, out, err } = createOperator(t)
   await sealedSession(made, A!, { id: 'alice', name: null })

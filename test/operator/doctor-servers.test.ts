@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import type { Faults } from '../../sandbox/faults.ts'
+import type { Profile } from '../../sandbox/profile.ts'
 import { PROFILES } from '../../sandbox/profiles.ts'
 import { examine, holdMatrix, MATRIX } from '../helpers/servers/doctor.ts'
 import { CLIENT, platformEnv, startSandbox } from '../helpers/system.ts'
@@ -7,8 +8,14 @@ import { type Env, SESSION_SECRET } from './run.ts'
 
 const PUBLIC_URL = 'http://localhost:3999'
 
-async function examineAt(t: Test, name: string, faults: Partial<Faults> = {}) {
-  const profile = PROFILES[name]!
+async function examineAt(
+  t: Test,
+  name: string,
+  faults: Partial<Faults> = {},
+  answers: Profile['answers'] = {},
+) {
+  const known = PROFILES[name]!
+  const profile = { ...known, answers: { ...known.answers, ...answers } }
   const client = { ...CLIENT, callback: `${PUBLIC_URL}/auth/callback` }
   const sandbox = await startSandbox(t, { profile, client, faults })
   const right: Env = {
@@ -117,6 +124,44 @@ t.test('a revocation address that is wrong, or lacks its slash, is a fault', asy
     const findings = await examine({ OAUTH_REVOCATION_URL: `${sandbox.authUrl}${path}` })
     t.match(findings[1], { check: 'revocation', verdict: 'fault', message: words })
   }
+})
+
+t.test(
+  'an authorization endpoint that lacks its slash is found before its redirect is followed',
+  async (t) => {
+    const { examine, sandbox } = await examineAt(t, 'django-oauth-toolkit')
+    for (const query of ['', '?audience=x']) {
+      const findings = await examine({ OAUTH_AUTHORIZE_URL: `${sandbox.authUrl}/o/authorize${query}` })
+      t.match(
+        findings.filter(({ verdict }) => verdict !== 'ok'),
+        [
+          {
+            ...{ check: 'sign-in page', verdict: 'fault', message: /same address with a slash at its end/ },
+            setting: `OAUTH_AUTHORIZE_URL=${sandbox.authUrl}/o/authorize/${query}`,
+          },
+        ],
+      )
+    }
+  },
+)
+
+t.test('a client without the code flow is sound where OAUTH_FLOWS has no code', async (t) => {
+  const refusal = { status: 400, body: { error: 'unauthorized_client' } }
+  const application = { OAUTH_FLOWS: 'client', CLIENT_FLUX_ALLOWED: '*' }
+  const both = await examineAt(t, 'keycloak', {}, { 'code: unknown': refusal, 'refresh: unknown': refusal })
+  const proven = { verdict: 'ok', message: /refuses another secret/ }
+  t.match((await both.examine(application))[0], proven)
+  t.match((await both.examine({ ...application, CLIENT_SECRET: 'wrong-secret' }))[0], {
+    verdict: 'fault',
+    message: /CLIENT_SECRET or CLIENT_ID is wrong/,
+  })
+  t.match((await both.examine({ OAUTH_FLOWS: 'password' }))[0], {
+    verdict: 'fault',
+    message: /may not use refresh tokens/,
+  })
+  t.match((await both.examine())[0], { verdict: 'fault', message: /may not use the code flow/ })
+  const code = await examineAt(t, 'keycloak', {}, { 'code: unknown': refusal })
+  t.match((await code.examine({ OAUTH_FLOWS: 'password' }))[0], proven)
 })
 
 t.test('PKCE that is off where the server demands it is found where it can be', async (t) => {

@@ -7,7 +7,7 @@ import { parseDoctorArguments } from '../../../operator/examine.ts'
 import { declarationsOf } from '../../../operator/operation-faults.ts'
 import type { Sandbox } from '../../../sandbox/sandbox.ts'
 import { listenOnLoopback } from '../../helpers/ports.ts'
-import { signIn, startBff, startSandbox } from '../../helpers/system.ts'
+import { CLIENT, signIn, startBff, startSandbox } from '../../helpers/system.ts'
 import { unlessHeldUp } from '../../helpers/wait.ts'
 import { bothSignIns, envOf, type Live, start, startLive } from '../start-live.ts'
 
@@ -257,6 +257,46 @@ t.test(
     for (const token of tokens) t.notOk(text.includes(token))
   },
 )
+
+t.test('a draft never has the name of an operation that is built in', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { base } = await platform(t, sandbox, {
+    '/DEMO/flux': json({ items: [] }),
+    '/DEMO/old/flux': typed('text/csv', 'a,b'),
+  })
+  const OUT = join(t.testdir({}), 'operations.json')
+  const draft = ['/DEMO/flux', '/DEMO/old/flux'].map((path) => base + path)
+  const live = await startLive(t, sandbox, { draft, out: OUT, env: { BASE_URL: base } })
+  t.equal(await bothSignIns(live), 0)
+  t.strictSame(Object.keys(JSON.parse(draftOf(live)).operations), ['GetFlux2', 'GetFlux3'])
+  const text = readFileSync(OUT, 'utf8')
+  t.strictSame(declarationsOf(text, { ...envOf(sandbox, 1), BASE_URL: base }).faults, [])
+})
+
+t.test('a draft that the server would refuse is a fault, and no file', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { base } = await platform(t, sandbox, {
+    // Each is replaced by the same text where it is printed.
+    '/DEMO/echo': (response, _format, { headers }) =>
+      json({ [String(headers.authorization).slice(7)]: 1, [CLIENT.clientSecret]: 2 })(
+        response,
+        null,
+        {} as never,
+      ),
+  })
+  const OUT = join(t.testdir({}), 'operations.json')
+  const live = await startLive(t, sandbox, {
+    draft: [`${base}/DEMO/echo`],
+    out: OUT,
+    env: { BASE_URL: base },
+  })
+  t.equal(await bothSignIns(live), 1)
+  const faults = found(live).filter(({ verdict }) => verdict === 'fault')
+  t.notMatch(live.lines.join(), 's3cr', 'no secret is printed, however JSON writes it')
+  t.match(faults[0], { message: /^the server refuses it: \/operations\/GetEcho\/response\/.*is there twice/ })
+  t.equal(live.found('draft file'), undefined)
+  t.notOk(existsSync(OUT))
+})
 
 t.test('the addresses follow --draft, and --out names a new file', async (t) => {
   const read = (line: string) => parseDoctorArguments(line.split(' '))

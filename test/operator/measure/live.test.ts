@@ -164,6 +164,55 @@ t.test('a site is changed only after yes, and put back as a declared GET has sho
   })
 })
 
+/** A resource server in front of the sandbox's that knows no `format` in a query, as Django REST framework. */
+async function withoutFormat(t: Test, sandbox: Sandbox): Promise<string> {
+  const others: Record<string, [type: string, body: string]> = {
+    '/DEMO/rows': ['text/csv', 'a,b'],
+    '/DEMO/picture': ['image/png', 'PNG'],
+  }
+  const front = createHttpServer(async (request, response) => {
+    const { url = '', headers } = request
+    const { pathname, searchParams } = new URL(url, 'http://x')
+    if (searchParams.has('format')) return response.writeHead(404).end()
+    const { authorization = '', accept = '' } = headers
+    const [type, body] = others[pathname] ?? []
+    if (type !== undefined && !authorization.includes('doctor-')) {
+      const takes = accept === '*/*' || accept === type
+      return response.writeHead(takes ? 200 : 406, { 'content-type': type }).end(body)
+    }
+    const own = await fetch(sandbox.baseUrl + url, { headers: { authorization, accept } })
+    const ownType = own.headers.get('content-type') ?? 'text/plain'
+    response.writeHead(own.status, { 'content-type': ownType }).end(Buffer.from(await own.arrayBuffer()))
+  })
+  return `http://127.0.0.1:${await listenOnLoopback(t, front)}`
+}
+
+t.test(
+  'each declared GET is read as the server reads it: in its format, and named where it says',
+  async (t) => {
+    const get = { method: 'GET', format: 'accept' }
+    const operations = {
+      GetMe: { ...get, path: '/{wac}/User/me' },
+      ListRows: { ...get, path: '/{wac}/rows', formats: ['CSV'] },
+      GetPicture: { method: 'GET', path: '/{wac}/picture', formats: 'any' },
+      GetSite: { ...READ_SITE.operations.GetSite, ...get },
+      GetOther: { method: 'GET', path: '/{wac}/User/me2' },
+    }
+    const file = `${t.testdir({ 'operations.json': JSON.stringify({ operations }) })}/operations.json`
+    const sandbox = await startSandbox(t, { operations: readDeclaredOperations(file) })
+    const BASE_URL = await withoutFormat(t, sandbox)
+    const env = { OPERATIONS_FILE: file, BASE_URL, OAUTH_SCOPE: sandbox.baseUrl }
+    const live = await startLive(t, sandbox, { env, site: 'DEMO/42' })
+    t.equal(await bothSignIns(live), 0)
+    t.match(live.found('invalid_token'), { verdict: 'ok', value: 401 }, 'GetMe is the probe')
+    t.match(live.found('GetMe'), { verdict: 'ok', value: /json/ })
+    t.match(live.found('ListRows'), { verdict: 'ok', value: 'text/csv' })
+    t.match(live.found('GetPicture'), { verdict: 'ok', value: 'image/png' })
+    t.match(live.found('GetOther'), { verdict: 'warning', value: 404 }, 'declared for the query')
+    t.match(live.found('site'), { value: 'skipped' }, 'GetSite has shown what the site holds')
+  },
+)
+
 t.test('a site whose first update is refused has not changed, so nothing is put back', async (t) => {
   const sandbox = await startSandbox(t)
   for (const [status, restored] of [
@@ -292,6 +341,11 @@ t.test('a taken port and faults of the environment or of a file are exit code 2'
     [{ ...base, CLIENT_SECRET: '' }, 'CLIENT_SECRET'],
     [{}, /npm does not read \.env: .*dist\/doctor\.js/],
     [base, '--restore', { site: 'DEMO/1', restore }],
+    [
+      { ...base, WAC_ALLOWED: 'DEMO' },
+      /--flux: .* OTHER .*WAC_ALLOWED.*--site: /,
+      { flux: 'OTHER/a', site: 'OTHER/1' },
+    ],
   ]
   for (const [env, says, options] of cases) {
     const { ended, lines } = start(t, env, options)
@@ -349,11 +403,16 @@ t.test(
         body: '',
       },
     })
-    const live = await startLive(t, sandbox, { flux: 'DEMO/power', env })
+    const file = `${t.testdir({ 'operations.json': JSON.stringify(READ_SITE) })}/operations.json`
+    const live = await startLive(t, sandbox, {
+      ...{ flux: 'DEMO/power', site: 'DEMO/1' },
+      env: { ...env, OPERATIONS_FILE: file },
+    })
     t.equal(await bothSignIns(live), 1)
     const faults = live.findings().filter(({ verdict }) => verdict === 'fault')
     t.match(faults, [{ check: 'resource server', value: 403, message: /insufficient_scope.*OAUTH_SCOPE/ }])
-    for (const check of ['flux', 'old access token']) t.match(live.found(check), { value: 'not measured' })
+    for (const check of ['flux', 'GetMe', 'site', 'old access token'])
+      t.match(live.found(check), { value: 'not measured' }, check)
     t.match(live.found('second sign-in'), { value: 'keeps' }, 'the refresh token says so')
     t.notMatch(live.errors.join('\n'), /No setting needs to change/)
   },
@@ -374,15 +433,25 @@ t.test('a refresh that brings no refresh token is followed by one with the same'
 t.test(
   'how long a used refresh token is granted again is measured after yes, with the value to set',
   async (t) => {
-    for (const [faults, value, setting] of [
-      [{ refreshReuse: 'refuse' }, 'refused', null],
-      [{ refreshReuse: 'allow' }, 1, 'OAUTH_REUSE_SECONDS=1'],
+    for (const [faults, set, finding] of [
+      [{ refreshReuse: 'refuse' }, '0', { verdict: 'ok', value: 'refused', setting: null }],
+      [
+        { refreshReuse: 'refuse' },
+        '60',
+        { verdict: 'warning', setting: 'OAUTH_REUSE_SECONDS=0', message: /=60 sessions may end/ },
+      ],
+      [{ refreshReuse: 'allow' }, '0', { verdict: 'ok', value: 1, setting: 'OAUTH_REUSE_SECONDS=1' }],
+      [{ refreshReuse: 'allow' }, '60', { verdict: 'ok', value: 1, setting: null }],
+      [{ sameRefreshToken: true }, '0', { value: 3_600, setting: 'OAUTH_REUSE_SECONDS=3600' }],
+      [{ sameRefreshToken: true }, '3600', { value: 3_600, setting: null }],
     ] as const) {
       const { sandbox, env } = await atServer(t, 'django-oauth-toolkit-3', faults)
-      const live = await startLive(t, sandbox, { env, reuseDelays: [0, 1] })
+      const live = await startLive(t, sandbox, {
+        ...{ env: { ...env, OAUTH_REUSE_SECONDS: set }, reuseDelays: [0, 1] },
+      })
       live.input.write('yes\n')
       await bothSignIns(live)
-      t.match(live.found('refresh token reuse'), { value, setting })
+      t.match(live.found('refresh token reuse'), finding, `${JSON.stringify(faults)} ${set}`)
     }
   },
 )
@@ -396,6 +465,28 @@ t.test('without a refresh token it is never said that no setting needs to change
     setting: 'OAUTH_AUTHORIZE_PARAMS=prompt=consent',
   })
   t.notMatch(live.errors.join('\n'), /No setting needs to change|OAUTH_SCOPE=/)
+})
+
+t.test('a line for the environment drops no value that is set: what to add is said in words', async (t) => {
+  const found = async (name: string, check: string, more: Record<string, string>) => {
+    const { sandbox, env } = await atServer(t, name)
+    const live = await startLive(t, sandbox, { flux: 'DEMO/power', env: { ...env, ...more } })
+    await bothSignIns(live)
+    return live.found(check)
+  }
+  t.match(await found('oidc-provider', 'refresh_token', { OAUTH_AUTHORIZE_PARAMS: 'audience=x' }), {
+    setting: null,
+    message: /: add prompt=consent to OAUTH_AUTHORIZE_PARAMS$/,
+  })
+  const shapes = { UPSTREAM_INVALID_TOKEN: '400:empty', OAUTH_REFUSED_GRANT: '400:empty' }
+  t.match(await found('dex', 'invalid_token', shapes), {
+    setting: null,
+    message: /: add 403:\/error=access_denied to UPSTREAM_INVALID_TOKEN$/,
+  })
+  t.match(await found('dex', 'refused grant', shapes), {
+    setting: null,
+    message: /: add 400:invalid_request to OAUTH_REFUSED_GRANT$/,
+  })
 })
 
 t.test('the end of the refresh token, a missing Date and iss are said', async (t) => {
@@ -519,7 +610,12 @@ t.test('a resource server that compresses only without Via is found', async (t) 
     response.end(isGzip ? gzipSync(body) : body)
   })
   const BASE_URL = `http://127.0.0.1:${await listenOnLoopback(t, front)}`
-  const live = await startLive(t, sandbox, { flux: 'DEMO/power', env: { BASE_URL } })
-  await bothSignIns(live)
-  t.match(live.found('compression'), { verdict: 'warning', setting: 'UPSTREAM_VIA=off' })
+  for (const [UPSTREAM_VIA, finding] of [
+    ['on', { verdict: 'warning', setting: 'UPSTREAM_VIA=off' }],
+    ['off', { verdict: 'ok', setting: null }],
+  ] as const) {
+    const live = await startLive(t, sandbox, { flux: 'DEMO/power', env: { BASE_URL, UPSTREAM_VIA } })
+    await bothSignIns(live)
+    t.match(live.found('compression'), finding)
+  }
 })
