@@ -55,7 +55,10 @@ export interface CallerSource<C> {
   forceRefresh(refused: C, namesInvalidToken: boolean, request: RequestInLog): Promise<C>
   /** Whether the caller's token has expired by the clock of this process. */
   hasExpired(caller: C): boolean
-  /** Whether a call that has waited may leave without another look at the store. */
+  /**
+   * Whether a call that has waited may leave without another look at the store: not once this process has ended its
+   * session or replaced its token.
+   */
   isProven(caller: C): boolean
   /** Asks the store: whether the session goes on with the token of this caller. */
   prove(caller: C): Promise<boolean>
@@ -229,7 +232,11 @@ export function createCallers(options: CallersOptions): Callers {
     find,
     forceRefresh,
     hasExpired: (caller) => clock.monotonic() >= caller.expiresAt,
-    isProven: (caller) => clock.monotonic() < caller.provenUntil,
+    isProven({ key, gen }) {
+      // By what is known now: the caller of a call that waits does not learn of an end.
+      const known = cache.known(key)
+      return known?.gen === gen && clock.monotonic() < known.provenUntil
+    },
     prove,
     current,
     noteActivity,

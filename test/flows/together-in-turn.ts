@@ -7,6 +7,7 @@ runTogether(
   'flows/complaint.test.ts',
   'flows/damaged-records.test.ts',
   'flows/egress.test.ts',
+  'flows/ended-while-waiting.test.ts',
   'flows/large-answers.test.ts',
   'flows/large-files.test.ts',
   'flows/redis-sni.test.ts',

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { createSessionCookies, recordKeyOf } from '../../src/http/cookies.ts'
 import { createKeyring } from '../../src/keyring.ts'
 import { Secret } from '../../src/secret.ts'
-import { createSessionCache } from '../../src/vault/cache.ts'
+import { createSessionCache, reportWrites } from '../../src/vault/cache.ts'
 import { type Caller, createCallers } from '../../src/vault/caller.ts'
 import type { Access } from '../../src/vault/refresh/renewals.ts'
 import type { Found, LiveSession } from '../../src/vault/session.ts'
@@ -96,6 +96,8 @@ async function start(t: Test) {
   const cookie = `session=${cookies.sign(sessionId)}`
   return {
     ...{ callers, clock, cookie, counts, key, looked, state, store },
+    /** The store as this replica writes to it. */
+    own: reportWrites(store, { onTouched: cache.distrust, onChanged: cache.drop }),
     /** As a route does it: from memory, else from the store. */
     async call() {
       const caller = callers.cached(cookie) ?? (await callers.find(cookie, CALLER))
@@ -192,6 +194,42 @@ t.test('a caller that has waited elsewhere is proven again, or renewed, or refus
   t.equal(await callers.prove(caller), false)
   await t.rejects(callers.current(caller, REQUEST), { code: 'login_required' })
 })
+
+const ENDS = {
+  'a sign-out': { reason: 'logout' },
+  'a refused grant': { reason: 'refused', gen: 1 },
+} as const
+for (const [name, end] of Object.entries(ENDS)) {
+  t.test(`after ${name} on this replica no call that waits leaves without another look`, async (t) => {
+    const { call, callers, counts, key, own } = await start(t)
+    const caller = await call()
+    await own.touch(key)
+    t.ok(callers.isProven(caller), 'activity is no end')
+    await own.end(key, end)
+    t.notOk(callers.isProven(caller), 'although no time has passed')
+    t.equal(await callers.prove(caller), false)
+    await t.rejects(callers.current(caller, REQUEST), { code: 'login_required' })
+    t.equal(counts.full, 2)
+  })
+}
+
+t.test(
+  'after a limit or a new token on this replica no call that waits leaves without another look',
+  async (t) => {
+    const { call, callers, clock, key, own } = await start(t)
+    const caller = await call()
+    await own.replaceTokens(key, { gen: 1, tokens: 'sealed-2' })
+    t.notOk(callers.isProven(caller))
+    t.equal(await callers.prove(caller), false)
+    const renewed = await callers.current(caller, REQUEST)
+    t.notOk(callers.isProven(caller), 'nor with the older token once the newer one is known')
+    t.ok(callers.isProven(renewed))
+    clock.pass(IDLE_MS)
+    await callers.prove(renewed)
+    t.match(await own.end(key, { reason: 'idle', ifLimitPassed: true }), { kind: 'ended' })
+    t.notOk(callers.isProven(renewed))
+  },
+)
 
 t.test('a token that is due is not served from memory', async (t) => {
   const { call, callers, clock, cookie, counts, state } = await start(t)
