@@ -166,8 +166,8 @@ function describeSecond(
 /** Whether the token endpoint refuses this grant, in whatever words. A failure of its own says nothing about the grant. */
 function isRefusal(outcome: NotGranted): boolean {
   if (outcome.kind !== 'unavailable') return outcome.kind === 'refused'
-  const status = outcome.rejectsClient === true ? 0 : (outcome.answer?.status ?? 0)
-  return status >= 400 && status <= 499 && status !== 429
+  const { status = 0 } = outcome.answer ?? {}
+  return outcome.rejectsClient !== true && status >= 400 && status <= 499 && ![401, 429].includes(status)
 }
 
 function noVerdict(outcome: NotGranted): Draft {

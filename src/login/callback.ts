@@ -5,6 +5,7 @@ import { problem } from '../errors.ts'
 import { networkOf } from '../http/network-of.ts'
 import { OTHER_ERROR, pageResponse, parameters, problemOrPage, redirectResponse } from '../http/openapi.ts'
 import { requestInLog } from '../log.ts'
+import { isAboutClient } from '../oauth/token-response.ts'
 import { PATHS } from '../paths.ts'
 import {
   isNonce,
@@ -20,7 +21,7 @@ import { noteErrorResponse } from './error-response.ts'
 import { loginUrl, SIGN_IN_MS } from './login-cookies.ts'
 import { createCameByPublicHost } from './public-host.ts'
 import { returnLocation } from './return-to.ts'
-import { requireTokens } from './sign-in.ts'
+import { type Failed, requireTokens } from './sign-in.ts'
 import { createFragmentPage } from './token-flow.ts'
 
 const HOME = '/'
@@ -77,7 +78,7 @@ export function createCallback(context: LoginContext) {
     })
     if (outcome === null) return await withoutOpenSignIn(request, reply, nonce)
     const refused = problem('login_failed', { detail: CODE_REFUSED, members })
-    const granted = requireTokens(services, outcome, { refused, members, request })
+    const granted = requireTokens(services, outcome, { refused, isRefused: isRefusedCode, members, request })
     const { key } = await signIn(request, reply, { tokens: granted, flow: 'code', members })
     // Here alone: elsewhere somebody with a stolen cookie could bind the session to a device of his own.
     if (vault.devices !== null) reply.header('secure-session-registration', vault.devices.registration(key))
@@ -117,6 +118,13 @@ export function createCallback(context: LoginContext) {
       ? 'the browser sent no cookie: it blocks cookies, or the sign-in began under another host name or in another browser'
       : 'the login cookie is missing: more than an hour passed, or the sign-in was completed or began elsewhere'
   }
+}
+
+/** Whether the authorization server refuses this code, in any words but those that concern the client. */
+function isRefusedCode({ answer }: Failed): boolean {
+  if (answer === undefined) return false
+  const { status, code } = answer
+  return status >= 400 && status <= 499 && status !== 429 && code !== null && !isAboutClient(answer)
 }
 
 /** Schema of the route, with this configuration. */

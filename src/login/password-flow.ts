@@ -8,7 +8,7 @@ import { Secret } from '../secret.ts'
 import type { LoginContext } from './context.ts'
 import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { createRateLimit } from './rate-limit.ts'
-import { notSetUp, requireTokens } from './sign-in.ts'
+import { requireTokens } from './sign-in.ts'
 
 /** A stranger's tries from elsewhere count to the wider limit of a name, so that they keep no user out. */
 const TRIES_PER_MINUTE = { address: 30, usernameAndAddress: 5, username: 50 }
@@ -109,7 +109,7 @@ function createPassword(context: LoginContext) {
       })
     })
     const refused = problem('invalid_credentials')
-    const tokens = requireTokens(services, outcome, { refused, rejected: notSetUp(), request })
+    const tokens = requireTokens(services, outcome, { refused, request })
     return sessionFacts(await signIn(request, reply, { tokens, flow: 'password' }))
   }
 }

@@ -146,20 +146,27 @@ const RETRY_AFTER_SECONDS = 5
 const NOT_SET_UP =
   'This server is not set up correctly for the platform. Trying again helps once the operator has corrected it: tell them the request number.'
 
+/** An outcome without tokens. */
+export type Failed = Exclude<TokenOutcome, { kind: 'granted' }>
+
 /**
  * The tokens that a sign-in asked for. Without tokens it logs why and throws what the browser gets: `refused` if the
- * authorization server rejects the grant, `rejected` if it rejects this request in another word, else a problem with
- * these members.
+ * authorization server refuses the grant, or as `isRefused` has it, else a problem with these members.
  */
 export function requireTokens(
   { cookies, log }: { cookies: SessionCookies; log: Logger },
   outcome: TokenOutcome,
   {
     refused,
-    rejected = refused,
+    isRefused = () => false,
     members,
     request,
-  }: { refused: Problem; rejected?: Problem; members?: Members; request: FastifyRequest },
+  }: {
+    refused: Problem
+    isRefused?: (outcome: Failed) => boolean
+    members?: Members
+    request: FastifyRequest
+  },
 ): GrantedTokens {
   if (outcome.kind === 'granted') return outcome.tokens
   const { kind, reason, answer } = outcome
@@ -168,14 +175,7 @@ export function requireTokens(
   if (kind === 'unavailable' && outcome.rejectsClient)
     log.error(line, 'the token endpoint rejects this client: see reason')
   else log.warn(line, 'the token endpoint issued no tokens for a sign-in')
-  if (kind === 'refused') throw refused
-  if (kind === 'unavailable' && outcome.ofThisGrant) throw rejected
-  throw failureProblem(outcome, members)
-}
-
-/** The platform refuses what this server asks for, whoever signs in. */
-export function notSetUp(): Problem {
-  return unavailable('authorization_server_unavailable', RETRY_AFTER_SECONDS, { detail: NOT_SET_UP })
+  throw kind === 'refused' || isRefused(outcome) ? refused : failureProblem(outcome, members)
 }
 
 function failureProblem(
@@ -186,10 +186,13 @@ function failureProblem(
   if (outcome.kind === 'in_doubt' && !isReportedByServer(outcome.failedStatus)) {
     return problem('upstream_unavailable', { members })
   }
-  const { retryAfterSeconds = null, rejectsClient = false } = outcome.kind === 'unavailable' ? outcome : {}
-  if (rejectsClient) return notSetUp()
+  const { retryAfterSeconds = null } = outcome.kind === 'unavailable' ? outcome : {}
   return unavailable('authorization_server_unavailable', retryAfterSeconds ?? RETRY_AFTER_SECONDS, {
     members,
+    // The platform refuses what this server asks for, whoever signs in.
+    ...(outcome.kind === 'unavailable' && (outcome.rejectsClient || outcome.ofThisGrant)
+      ? { detail: NOT_SET_UP }
+      : {}),
   })
 }
 

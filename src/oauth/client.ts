@@ -25,8 +25,8 @@ import { createTokenFetch, type RequestBounds } from './token-fetch.ts'
 import {
   acceptTokens,
   classifyFailure,
-  isInvalidGrant,
-  isRefusedRefresh,
+  MEANING,
+  meaningOfRefresh,
   readRevocation,
   readTokens,
   type TokenOutcome,
@@ -88,6 +88,8 @@ interface AuthorizationClientOptions {
   onBody?: (body: string) => void
   wrapTokenFetch?: WrapTokenFetch | undefined
 }
+
+type Unavailable = Extract<TokenOutcome, { kind: 'unavailable' }>
 
 type TokenFetch = ReturnType<ReturnType<typeof createTokenFetch>['within']>
 
@@ -157,7 +159,7 @@ export function createAuthorizationClient({
 
   async function request(
     grant: () => Promise<TokenEndpointResponse>,
-    isRefusal = isInvalidGrant,
+    meaning = MEANING,
   ): Promise<TokenOutcome> {
     const requestedAt = clock.wall()
     try {
@@ -165,8 +167,8 @@ export function createAuthorizationClient({
       if (outcome.kind === 'granted') grantedAt = requestedAt
       return outcome
     } catch (error) {
-      const failure = classifyFailure(error, isRefusal)
-      if (failure.kind !== 'unavailable' || !failure.rejectsClient) return failure
+      const failure = classifyFailure(error, meaning)
+      if (failure.kind !== 'unavailable' || !mayRejectClient(failure)) return failure
       return { ...failure, reason: `${failure.reason}${clientAdvice(grantedAt)}` }
     }
   }
@@ -221,7 +223,7 @@ export function createAuthorizationClient({
     refresh: (refreshToken, bounds) =>
       request(
         () => refreshTokenGrant(configuration(tokenFetch, bounds), refreshToken.reveal()),
-        (answer) => isRefusedRefresh(answer, oauth.refusedGrants),
+        meaningOfRefresh(oauth.refusedGrants),
       ),
 
     async revoke(token, hint, withinMs = oauth.tokenTimeoutMs) {
@@ -232,7 +234,7 @@ export function createAuthorizationClient({
         await tokenRevocation(settings, token.reveal(), { token_type_hint: hint })
         return null
       } catch (error) {
-        const failure = classifyFailure(error, () => false)
+        const failure = classifyFailure(error)
         const { status = 0 } = failure.answer ?? {}
         return {
           reason: failure.reason,
@@ -245,6 +247,11 @@ export function createAuthorizationClient({
       await Promise.all([tokenFetch.close(), signInFetch.close()])
     },
   }
+}
+
+/** A bare 401 is about the client at most servers (RFC 6749 section 5.2). */
+function mayRejectClient({ rejectsClient, answer }: Unavailable): boolean {
+  return rejectsClient === true || (answer?.status === 401 && answer.code === null)
 }
 
 /** What to do when the token endpoint rejects this client. */

@@ -48,7 +48,7 @@ export interface ErrorAnswer {
 /** The result of a token request. Only `refused` means that the grant itself is dead. `reason` is for the log. */
 export type TokenOutcome =
   | { kind: 'granted'; tokens: GrantedTokens }
-  /** `invalid_grant`; for a refresh also what `isRefusedRefresh` says. */
+  /** `invalid_grant`; for a refresh also what `meaningOfRefresh` says. */
   | { kind: 'refused'; reason: string; answer?: ErrorAnswer }
   /** The request was not sent, or the response says that nothing was done: the grant is still unused. */
   | {
@@ -58,7 +58,7 @@ export type TokenOutcome =
       retryAfterSeconds: number | null
       /** The token endpoint works and rejects this grant alone; other grants are not affected. */
       ofThisGrant: boolean
-      /** The token endpoint rejects this client: no sign-in succeeds until an operator has changed something. */
+      /** The token endpoint rejects this client, as far as this kind of request shows it (`Meaning`). */
       rejectsClient?: boolean
       /** Absent where none came. */
       answer?: ErrorAnswer
@@ -272,32 +272,47 @@ const OF_ALL_GRANTS: ReadonlySet<string> = new Set([
   'slow_down',
 ])
 
-/** RFC 6749 section 5.2; oauth2orize sends it with 403. */
-export function isInvalidGrant({ code }: ErrorAnswer): boolean {
-  return code === 'invalid_grant'
+/** Whether an error code says that the client is rejected, which concerns all users. */
+export function isAboutClient({ code }: Pick<ErrorAnswer, 'code'>): boolean {
+  return code !== null && CLIENT_ERRORS.has(code)
+}
+
+/** What errors in response to one kind of request mean. */
+export interface Meaning {
+  /** Whether a 4xx other than 429 says that the grant itself is dead. */
+  isRefusal(answer: ErrorAnswer): boolean
+  rejectsClient(answer: ErrorAnswer): boolean
 }
 
 /**
- * Whether an answer to a refresh says that the refresh token is dead. A refresh asks for no scope, so `invalid_scope`
- * is about the grant: Keycloak says so when a consent is missing. `shapes` are those of OAUTH_REFUSED_GRANT.
+ * Of every request but a refresh. oauth2orize sends `invalid_grant` with 403 (RFC 6749 section 5.2). A 401 is about the
+ * client, whatever its code: some servers have none of the usual ones for a wrong secret.
  */
-export function isRefusedRefresh(
-  { status, code, isEmpty }: ErrorAnswer,
-  shapes: readonly RefusedGrant[],
-): boolean {
-  if (code === 'invalid_grant' || code === 'invalid_scope') return true
-  return shapes.some(
-    (shape) => shape.status === status && (shape.code === null ? isEmpty : shape.code === code),
-  )
+export const MEANING: Meaning = {
+  isRefusal: ({ code }) => code === 'invalid_grant',
+  rejectsClient: (answer) => answer.status === 401 || isAboutClient(answer),
 }
 
 /**
- * What an error of openid-client's grant functions means; never `granted`. `isRefusal` says whether a 4xx other than
- * 429 means that the grant itself is dead.
+ * Of a refresh. It asks for no scope, so `invalid_scope` is about the grant: Keycloak says so when a consent is missing.
+ * `shapes` are those of OAUTH_REFUSED_GRANT. A 401 can be the word for a dead grant here.
  */
+export function meaningOfRefresh(shapes: readonly RefusedGrant[]): Meaning {
+  return {
+    isRefusal: ({ status, code, isEmpty }) =>
+      code === 'invalid_grant' ||
+      code === 'invalid_scope' ||
+      shapes.some(
+        (shape) => shape.status === status && (shape.code === null ? isEmpty : shape.code === code),
+      ),
+    rejectsClient: isAboutClient,
+  }
+}
+
+/** What an error of openid-client's grant functions means; never `granted`. */
 export function classifyFailure(
   error: unknown,
-  isRefusal: (answer: ErrorAnswer) => boolean,
+  meaning: Meaning = MEANING,
 ): Exclude<TokenOutcome, { kind: 'granted' }> {
   const noResponse = findCause(error, NoTokenResponse)
   if (noResponse !== null) {
@@ -318,17 +333,17 @@ export function classifyFailure(
     return { ...inDoubt(reason), failedStatus: status, answer }
   }
   const isDefinite = status < 500 && status !== 429
-  if (isDefinite && isRefusal(answer)) return { kind: 'refused', reason: code ?? reason, answer }
-  // A 401 is about the client, whatever its code: Keycloak has none of the usual ones for a wrong secret.
-  const rejectsClient = status === 401 || (code !== null && CLIENT_ERRORS.has(code))
+  if (isDefinite && meaning.isRefusal(answer)) return { kind: 'refused', reason: code ?? reason, answer }
+  const namesGrant = code !== null && !OF_ALL_GRANTS.has(code)
   return {
     kind: 'unavailable',
     reason,
     // 0 seconds ask for no wait.
     retryAfterSeconds: retryAfterSeconds === 0 ? null : retryAfterSeconds,
     timedOut: false,
-    ofThisGrant: isDefinite && !rejectsClient && code !== null && !OF_ALL_GRANTS.has(code),
-    rejectsClient,
+    // A 401 may be about the client in any words.
+    ofThisGrant: isDefinite && namesGrant && status !== 401,
+    rejectsClient: meaning.rejectsClient(answer),
     answer,
   }
 }

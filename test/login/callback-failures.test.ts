@@ -11,18 +11,17 @@ const ADVICE = '<p>The sign-in could not be completed. Try again in a moment.</p
 
 const NOT_SET_UP = 'Trying again helps once the operator has corrected it: tell them the request number.</p>'
 
+/** A fault in which the token endpoint rejects the client. */
+const OF_THE_CLIENT = /_client|401/
+
 /** A page with a retry link that sets no session. */
 function isRetryPage(t: Test, answer: Answer, status: number, what: string): void {
   t.equal(answer.status, status, what)
   t.match(answer.headers['content-type'], /^text\/html/, what)
   const words = status === 400 ? 'Sign in' : 'Try again'
-  // Trying again does not help with a client that is not accepted.
-  const link = /_client/.test(what)
-    ? '<a href="/">Go to the start</a>'
-    : `<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">${words}</a>`
-  t.match(answer.text, link, what)
+  t.match(answer.text, `<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">${words}</a>`, what)
   if (status === 400) t.notMatch(answer.text, /try again/i, what)
-  if (status >= 500) t.match(answer.text, /_client/.test(what) ? NOT_SET_UP : ADVICE, what)
+  if (status >= 500) t.match(answer.text, OF_THE_CLIENT.test(what) ? NOT_SET_UP : ADVICE, what)
   t.equal(answer.headers['retry-after'] !== undefined, status === 503, what)
   t.notMatch(answer.setCookies.join(), /session|record/, what)
 }
@@ -32,6 +31,11 @@ t.test('without tokens there is a page with a retry link, and the session before
     [{ mode: 'refuse' }, 400],
     [{ mode: 'refuse', error: 'not_allowed' }, 400],
     [{ mode: 'refuse', error: 'invalid_request' }, 400],
+    [{ mode: 'refuse', error: 'temporarily_unavailable' }, 400],
+    [{ mode: 'refuse', error: 'server_error' }, 400],
+    [{ mode: 'refuse', error: 'slow_down' }, 400],
+    [{ mode: 'status', status: 401, body: '{"error":"invalid_token"}' }, 400],
+    [{ mode: 'status', status: 401 }, 503],
     [{ mode: 'status', status: 500 }, 503],
     [{ mode: 'status', status: 503, headers: { 'retry-after': '7' } }, 503],
     [{ mode: 'status', status: 429 }, 503],
@@ -71,7 +75,7 @@ t.test('without tokens there is a page with a retry link, and the session before
     t.equal(await failures(), before + attempts, what)
     const lines = logLines(bff.log(), 'login.failed').slice(logged)
     // Nobody can sign in until that is fixed.
-    t.equal(lines.at(-1)?.level, /_client/.test(what) ? 'error' : 'warn', what)
+    t.equal(lines.at(-1)?.level, OF_THE_CLIENT.test(what) ? 'error' : 'warn', what)
     t.equal(lines.length, attempts, what)
     t.equal((await browser.fetch('/flux/a')).status, 200, what)
   }

@@ -82,6 +82,13 @@ t.test('a faulty password request names its fault and changes no session', async
 t.test('a failing token endpoint or an unreachable store is not reported as a wrong password', async (t) => {
   for (const [fault, status, code] of [
     [{ mode: 'invalid_client' }, 503, 'authorization_server_unavailable'],
+    [
+      { mode: 'status', status: 401, body: '{"error":"invalid_token"}' },
+      503,
+      'authorization_server_unavailable',
+    ],
+    [{ mode: 'refuse', error: 'temporarily_unavailable' }, 503, 'authorization_server_unavailable'],
+    [{ mode: 'refuse', error: 'unsupported_grant_type' }, 503, 'authorization_server_unavailable'],
     [{ mode: 'html' }, 502, 'upstream_unavailable'],
   ] as const) {
     const { sandbox, bff } = await shared(PERMITTED)

@@ -128,8 +128,16 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
     },
   ],
   ['invalid_client, challenge', error('401 No', 'invalid_client', CHALLENGE), { reason: /invalid_client/ }],
-  ['a bare challenge', empty('401 No', CHALLENGE), { ...OF_ALL, rejectsClient: true }],
-  ['another code with 401', error('401 No', 'not_allowed'), { ...OF_ALL, rejectsClient: true }],
+  [
+    'a bare challenge',
+    empty('401 No', CHALLENGE),
+    { ...OF_ALL, rejectsClient: false, reason: /^the response was 401: check CLIENT_ID/ },
+  ],
+  [
+    'another code with 401',
+    error('401 No', 'not_allowed'),
+    { ...OF_ALL, rejectsClient: false, reason: 'the response was 401 not_allowed' },
+  ],
   ['unauthorized_client', error('400 Bad', 'unauthorized_client'), { ...OF_ALL, rejectsClient: true }],
   ['access_denied', error('400 Bad', 'access_denied'), { ...UNAVAILABLE, ofThisGrant: true }],
   ['invalid_scope', error('400 No', 'invalid_scope'), { ...REFUSED, reason: 'invalid_scope' }],
@@ -156,6 +164,15 @@ t.test('each response of the token endpoint has its outcome, which names no toke
     const { outcome } = await refreshAt(t, (socket) => socket.write(response))
     t.match(outcome, expected, what)
     t.notMatch(JSON.stringify(outcome), /refresh token\+/, what)
+  }
+})
+
+t.test('a 401 to anything but a refresh rejects the client, whatever its code', async (t) => {
+  for (const response of [empty('401 No', CHALLENGE), error('401 No', 'not_allowed')]) {
+    const { url } = await rawTokenEndpoint(t, (socket) => socket.write(response))
+    const client = clientOf(t, url)
+    const redeemed = await client.redeemCode({ redirectUri: url, code: 'c', verifier: null })
+    t.match(redeemed, { ...OF_ALL, rejectsClient: true, reason: /check CLIENT_ID/ })
   }
 })
 

@@ -3,8 +3,7 @@ import type { RevocationFailure } from '../../src/oauth/client.ts'
 import { CONNECT_TIMEOUT_MS, type RequestBounds } from '../../src/oauth/token-fetch.ts'
 import {
   classifyFailure,
-  type ErrorAnswer,
-  isRefusedRefresh,
+  meaningOfRefresh,
   NoTokenResponse,
   NoTokens,
   type TokenOutcome,
@@ -223,7 +222,7 @@ export class SimulatedAuthorizationServer {
       }
       const noResponse = (cause: unknown): void => {
         if (presentation !== null) this.#checker.closed(presentation)
-        finish(classifyFailure(new NoTokenResponse(presentation !== null, cause), () => false))
+        finish(classifyFailure(new NoTokenResponse(presentation !== null, cause)))
       }
       const onAbort = (): void => {
         if (presentation !== null && presentation.state === 'open') this.#checker.reset(presentation)
@@ -416,6 +415,6 @@ function outcomeOf(
     retryAfterSeconds === null ? {} : { 'retry-after': String(retryAfterSeconds) }
   return classifyFailure(
     new NoTokens({ status, headers, body: error === null ? '' : JSON.stringify({ error }) }),
-    (answer: ErrorAnswer) => isRefusedRefresh(answer, named),
+    meaningOfRefresh(named),
   )
 }

@@ -1,4 +1,4 @@
-import type { GrantedTokens, TokenOutcome } from '../../oauth/token-response.ts'
+import { type GrantedTokens, isAboutClient, type TokenOutcome } from '../../oauth/token-response.ts'
 import type { TokenSet } from '../session.ts'
 import type { Answered, BeginRefreshResult } from '../store/record.ts'
 
@@ -221,7 +221,7 @@ export function isGrantedAgain(doubts: number, doubtAgeMs: number | null, reuseM
 function answerOf(outcome: TokenOutcome): string | null {
   if (outcome.kind === 'granted' || outcome.answer === undefined) return null
   const { status, code, isEmpty } = outcome.answer
-  if (status === 429 || (outcome.kind === 'unavailable' && outcome.rejectsClient)) return null
+  if (status === 429 || isAboutClient({ code })) return null
   return `${status}:${code ?? (isEmpty ? 'empty' : 'other')}`
 }
 
@@ -242,9 +242,11 @@ export interface UnknownAnswer {
 
 function unknownAnswer(answered: Answered): UnknownAnswer | null {
   if (!isRejected(answered)) return null
-  const { answer, times } = answered
+  const { answer, times, alone } = answered
   const isPossible = /^4\d\d:(?!other$)[a-z_]{1,64}$/.test(answer)
-  return { answer, refusedGrant: isPossible && times >= PROVEN_AFTER ? answer : null }
+  // Named, a 401 for a wrong secret would end every session: others must have been granted meanwhile.
+  const isProven = times >= PROVEN_AFTER && (alone >= 2 || !answer.startsWith('401:'))
+  return { answer, refusedGrant: isPossible && isProven ? answer : null }
 }
 
 /** After so long without a granted refresh, answers show whether the token endpoint works. */

@@ -30,8 +30,10 @@ async function callAll(
 for (const [dead, healthy, how] of [
   [60, 4, { kind: 'answers', status: 400, code: null }],
   [60, 4, { kind: 'answers', status: 400, code: 'invalid_request' }],
+  [60, 4, { kind: 'answers', status: 401, code: 'invalid_token' }],
   [60, 4, { kind: 'answers', status: 500, code: 'invalid_request' }],
   [6, 1, { kind: 'answers', status: 400, code: null }],
+  [6, 1, { kind: 'answers', status: 401, code: null }],
   [6, 1, { kind: 'answers', status: 500, code: null }],
 ] as const) {
   t.test(
@@ -61,26 +63,36 @@ for (const [dead, healthy, how] of [
   )
 }
 
-t.test('an outage with errors is over for every session within five seconds', async (t) => {
-  const setup = await startSessions(t, { lifeSeconds: LIFE_SECONDS, replicas: 2, sessions: 20 })
-  const { time, behave, keys, request, replica } = setup
-  setup.issueFor(LIFE_SECONDS)
-  await time.advance(20_000)
-  // As measured, refreshes of others had just been granted.
-  behave({ kind: 'answers', status: 500, code: null })
-  for (const seconds of [30, 40, 90]) {
-    await time.advance(seconds * 1_000)
-    behave({ kind: 'granted' })
-    await time.advance(5_000)
-    const answers = await Promise.all(keys.map((key) => request(replica, key)))
-    t.strictSame(
-      answers.map(({ kind }) => kind),
-      keys.map(() => 'token'),
-      `after ${seconds} seconds`,
-    )
-    behave({ kind: 'answers', status: 500, code: null })
-  }
-})
+for (const [status, code] of [
+  [500, null],
+  // As where the secret was rolled out wrongly.
+  [401, null],
+  [401, 'invalid_token'],
+  [401, 'invalid_client'],
+] as const)
+  t.test(
+    `an outage with ${status} ${code ?? 'without a body'} is over for every session within five seconds`,
+    async (t) => {
+      const setup = await startSessions(t, { lifeSeconds: LIFE_SECONDS, replicas: 2, sessions: 20 })
+      const { time, behave, keys, request, replica } = setup
+      setup.issueFor(LIFE_SECONDS)
+      await time.advance(20_000)
+      // As measured, refreshes of others had just been granted.
+      behave({ kind: 'answers', status, code })
+      for (const seconds of [30, 40, 90]) {
+        await time.advance(seconds * 1_000)
+        behave({ kind: 'granted' })
+        await time.advance(5_000)
+        const answers = await Promise.all(keys.map((key) => request(replica, key)))
+        t.strictSame(
+          answers.map(({ kind }) => kind),
+          keys.map(() => 'token'),
+          `after ${seconds} seconds`,
+        )
+        behave({ kind: 'answers', status, code })
+      }
+    },
+  )
 
 t.test('a session that alone is rejected offers a new sign-in, and an outage does not', async (t) => {
   const { behave, request, replica, keys, time, issueFor } = await startSessions(t, { sessions: 3 })
@@ -99,6 +111,28 @@ t.test('a session that alone is rejected offers a new sign-in, and an outage doe
     t.match(await request(replica, other), { kind: 'wait', why: round < 2 ? 'unavailable' : 'rejected' })
     await time.advance(4_100)
   }
+})
+
+t.test('a session that is dead in a 401 with a code offers a new sign-in and is warned of', async (t) => {
+  const { behave, request, replica, keys, issueFor, time, warnings } = await startSessions(t, { sessions: 2 })
+  const [dead, other] = keys as [string, string]
+  issueFor(0)
+  behave(({ family }) =>
+    family === 1 ? { kind: 'answers', status: 401, code: 'invalid_token' } : { kind: 'granted' },
+  )
+  t.match(await request(replica, dead), { kind: 'wait', why: 'rejected' })
+  for (let round = 0; round < 6; round += 1) {
+    t.match(await request(replica, other), { kind: 'token' })
+    await time.advance(10_000)
+    t.match(await request(replica, dead), { kind: 'wait', why: 'rejected' })
+  }
+  t.match(
+    warnings.filter(({ event }) => event === 'refresh.unknown_answer'),
+    [
+      { status: 401, error: 'invalid_token', setting: undefined },
+      { status: 401, error: 'invalid_token', setting: 'OAUTH_REFUSED_GRANT=401:invalid_token' },
+    ],
+  )
 })
 
 t.test('one warning an hour names an answer in unknown words, and one its setting', async (t) => {

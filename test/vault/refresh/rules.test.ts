@@ -170,6 +170,7 @@ const UNSENT: TokenOutcome = { ...UNAVAILABLE, timedOut: true }
 const OF_THIS_GRANT = answered(400, 'invalid_request')
 const EMPTY = answered(400, null)
 const FAILED = answered(500, null)
+const INVALID_TOKEN = answered(401, 'invalid_token')
 const NO_RESPONSE = null
 
 /** Of a first presentation whose access token has expired. */
@@ -285,6 +286,21 @@ t.test('an answer in unknown words concerns one grant alone while others are gra
     // the case, the answer, the facts; times and alone, back-off, whether the endpoint works, what callers get
     ['400 empty, none granted', EMPTY, {}, [1, 0, 1_000, false, 'rejected']],
     ['400 empty, others granted lately', EMPTY, LATELY, [1, 1, 2_000, null, 'rejected']],
+    ['401 with a code, none granted', INVALID_TOKEN, {}, [1, 0, 1_000, false, 'rejected']],
+    ['401 with a code, others granted lately', INVALID_TOKEN, LATELY, [1, 1, 2_000, null, 'rejected']],
+    ['401 empty, others granted lately', answered(401, null), LATELY, [1, 1, 2_000, null, 'rejected']],
+    [
+      '401 again, others granted between',
+      INVALID_TOKEN,
+      { ...before('401:invalid_token', 1, 1), ...BETWEEN },
+      [2, 2, 4_000, null, 'rejected'],
+    ],
+    [
+      '401 again, none granted between',
+      INVALID_TOKEN,
+      { ...before('401:invalid_token', 1, 1), ...OUTAGE },
+      [2, 1, 2_000, null, 'rejected'],
+    ],
     ['500, none granted', FAILED, {}, [1, 0, 1_000, false, 'unavailable']],
     ['500, others granted lately', FAILED, LATELY, [1, 1, 2_000, null, 'unavailable']],
     [
@@ -329,6 +345,8 @@ t.test('an answer in unknown words concerns one grant alone while others are gra
     [429, null],
     [401, 'invalid_client'],
     [400, 'unauthorized_client'],
+    [401, 'unauthorized_client'],
+    [500, 'invalid_client'],
   ] as const)
     t.match(judge(answered(status, code), { ...FACTS, ...LATELY }), {
       write: { answered: null },
@@ -345,6 +363,8 @@ t.test(
       [EMPTY, '400:empty', 2, { answer: '400:empty', refusedGrant: '400:empty' }],
       [OF_THIS_GRANT, '400:invalid_request', 2, { refusedGrant: '400:invalid_request' }],
       [answered(400, 'Odd-Code'), '400:Odd-Code', 2, { answer: '400:Odd-Code', refusedGrant: null }],
+      [INVALID_TOKEN, '401:invalid_token', 2, { refusedGrant: '401:invalid_token' }],
+      [answered(401, null), '401:empty', 2, { refusedGrant: '401:empty' }],
       [FAILED, '500:empty', 1, null],
       [FAILED, '500:empty', 2, { answer: '500:empty', refusedGrant: null }],
     ]
@@ -354,5 +374,11 @@ t.test(
       const { unknown } = judge(outcome, { ...facts, answered: { answer, times, alone } })
       t.match(unknown, expected, `${answer} ${times + 1} times`)
     }
+    const outage = { ...FACTS, msSinceAnswer: 3_000, msSinceGranted: 600_000 }
+    const { unknown } = judge(INVALID_TOKEN, {
+      ...outage,
+      answered: { answer: '401:invalid_token', times: 9, alone: 1 },
+    })
+    t.match(unknown, { refusedGrant: null }, 'a 401 that all get may be the word for a wrong secret')
   },
 )

@@ -6,7 +6,7 @@ import type { AuthorizationClient } from '../../../src/oauth/client.ts'
 import {
   classifyFailure,
   type GrantedTokens,
-  isRefusedRefresh,
+  meaningOfRefresh,
   NoTokens,
   type TokenOutcome,
 } from '../../../src/oauth/token-response.ts'
@@ -54,9 +54,7 @@ export const UNAVAILABLE = {
 /** What an answer of the token endpoint to a refresh means. */
 export function answered(status: number, code: string | null): TokenOutcome {
   const body = code === null ? '' : JSON.stringify({ error: code })
-  return classifyFailure(new NoTokens({ status, headers: {}, body }), (answer) =>
-    isRefusedRefresh(answer, []),
-  )
+  return classifyFailure(new NoTokens({ status, headers: {}, body }), meaningOfRefresh([]))
 }
 
 /** One presentation of a refresh token. Instants are in milliseconds of virtual time. */
