@@ -1,8 +1,9 @@
+import assert from 'node:assert/strict'
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { elapsed, until, watchLateness } from '../helpers/wait.ts'
+import { elapsed, unlessHeldUp, until, watchLateness } from '../helpers/wait.ts'
 import { counted } from './load.ts'
 
 t.jobs = 4
@@ -35,6 +36,26 @@ t.test('without traffic tokens are refreshed until the idle limit, which does no
   t.equal(presentations(sandbox).length, last, 'no refresh of a session that has ended')
   t.equal(await counted([bff], 'bff_refresh_due'), 0)
   t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+t.test('a refresh token that ends long before the access token is refreshed in time', async (t) => {
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: 3_600 })
+  sandbox.faults.set({ refreshLifeSeconds: 12, refreshExpiresIn: 'refresh_expires_in' })
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  // Each refresh is due four seconds before that end.
+  await unlessHeldUp(1_000, async () => {
+    await signIn(browser, sandbox)
+    const [begin, before] = [performance.now(), presentations(sandbox).length]
+    const refreshes = () => presentations(sandbox).length - before
+    await until(
+      'two refreshes, or twice that life',
+      () => refreshes() >= 2 || performance.now() > begin + 24_000,
+    )
+    assert.ok(refreshes() >= 2)
+    const { authenticated } = (await browser.fetch('/auth/session')).json()
+    assert.equal(authenticated, true)
+  })
 })
 
 t.test('an idle server sends Redis nothing but polls of the due queue and a rare scan', async (t) => {

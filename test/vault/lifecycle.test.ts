@@ -124,6 +124,32 @@ t.test(
   },
 )
 
+t.test('the end of the refresh token is kept with it, and replaced with it', async (t) => {
+  const { clock, memory, sessions, granted } = start(t)
+  const key = newKey()
+  const [first, second, third] = [20_000, 40_000, 60_000].map((ms) => clock.wall() + ms)
+  await sessions.begin(key, { ...granted(), refreshExpiresAt: first! }, 'code')
+  await memory.confirm(key)
+  const kept = async () => {
+    const found = await sessions.look(key)
+    if (found.kind !== 'live') throw new Error(found.kind)
+    const { refreshToken, refreshExpiresAt } = found.session.tokens
+    return { found: found.session, kept: [refreshToken?.reveal(), refreshExpiresAt] }
+  }
+  t.strictSame((await kept()).kept, ['rt', first])
+  const answers = [
+    { answer: { refreshToken: null, refreshExpiresAt: null }, expected: ['rt', first] },
+    { answer: { refreshToken: null }, expected: ['rt', first] },
+    { answer: { refreshToken: null, refreshExpiresAt: second! }, expected: ['rt', second] },
+    { answer: { refreshToken: new Secret('rt-2'), refreshExpiresAt: third! }, expected: ['rt-2', third] },
+    { answer: { refreshToken: new Secret('rt-3') }, expected: ['rt-3', null] },
+  ]
+  for (const { answer, expected } of answers) {
+    await sessions.replaceTokens((await kept()).found, { ...granted(), ...answer })
+    t.strictSame((await kept()).kept, expected)
+  }
+})
+
 t.test(
   'after a change of CLIENT_ID a session lasts as long as its access token, and presents nothing',
   async (t) => {
