@@ -118,7 +118,7 @@ export function createAuthorizationClient({
   onBody = () => {},
   wrapTokenFetch = (inner) => inner,
 }: AuthorizationClientOptions): AuthorizationClient {
-  const common = { egress, monotonic: clock.monotonic, onDate, onBody }
+  const common = { egress, timeoutMs: oauth.tokenTimeoutMs, monotonic: clock.monotonic, onDate, onBody }
   const tokenFetch = createTokenFetch({ ...common, connections: concurrency + EXTRA_CONNECTIONS })
   const signInFetch = createTokenFetch({ ...common, connections: SIGN_INS_AT_ONCE })
   /** The last time that the token endpoint accepted these credentials. */

@@ -19,7 +19,6 @@ interface FetchOptions {
   method: string
 }
 
-export const CONNECT_TIMEOUT_MS = 5_000
 /** A token response is a few kilobytes; a larger one is not a token response. */
 const MAX_RESPONSE_BYTES = 65_536
 
@@ -35,12 +34,15 @@ const CUT_OFF = Buffer.from('cut off')
  */
 export function createTokenFetch({
   connections,
+  timeoutMs,
   egress,
   monotonic,
   onDate,
   onBody,
 }: {
   connections: number
+  /** Limits the time in which a connection is made, whatever number of addresses is tried. */
+  timeoutMs: number
   egress: Egress
   monotonic: () => number
   /** Called with the server's `Date` in epoch milliseconds, and how long the request took. */
@@ -62,7 +64,7 @@ export function createTokenFetch({
   }
   // One connector for all connections, which share its TLS sessions. TLS checks are set here, so that no environment
   // variable of Node switches them off.
-  const connector = buildConnector({ timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: true })
+  const connector = buildConnector({ timeout: timeoutMs, rejectUnauthorized: true })
   let reuseAfter = Number.NEGATIVE_INFINITY
   // Some servers end each connection after its response without announcing it, as the next request leaves. One that is
   // idle is ended here before such a server would.
@@ -76,7 +78,7 @@ export function createTokenFetch({
       return new Pool(origin, {
         ...options,
         factory: (origin) =>
-          new ResettableClient(origin, options, { connector, proxy }).on('disconnect', noteEnd),
+          new ResettableClient(origin, options, { connector, proxy, timeoutMs }).on('disconnect', noteEnd),
       })
     },
   })
@@ -104,19 +106,20 @@ type ResettableOptions = Dispatcher.DispatchOptions & { onConnection?: (reset: (
 interface Reach {
   connector: buildConnector.connector
   proxy: EgressProxy | null
+  timeoutMs: number
 }
 
 /** A client of one connection at a time that can be reset: `close` alone would still deliver what the kernel has buffered. */
 class ResettableClient extends Client {
   readonly #connection: { socket: Socket | null }
 
-  constructor(origin: string | URL, options: Client.Options, { connector, proxy }: Reach) {
+  constructor(origin: string | URL, options: Client.Options, { connector, proxy, timeoutMs }: Reach) {
     const connection: { socket: Socket | null } = { socket: null }
     super(origin, {
       ...options,
       connect(target, done) {
         if (proxy !== null) {
-          connection.socket = throughProxy(proxy, connector, CONNECT_TIMEOUT_MS)(target, done)
+          connection.socket = throughProxy(proxy, connector, timeoutMs)(target, done)
           return
         }
         // Only a plain TCP socket can be reset, so TLS gets one of ours to work on.

@@ -1,6 +1,6 @@
 import { setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net'
 
-/** For a round trip of 400 ms, or a lost packet, which is sent again after a second. Redis has two seconds for all addresses. */
+/** For a round trip of 400 ms, or a lost packet, which is sent again after a second. */
 const ATTEMPT_MS = 1_250
 
 /**

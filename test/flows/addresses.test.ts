@@ -2,40 +2,61 @@ import t, { type Test } from 'tap'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { allowSlowAddresses } from '../../src/process/addresses.ts'
 import { nameAddresses, startSilentAddress } from '../helpers/addresses.ts'
+import { createCertificate } from '../helpers/certificate.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
 import { freePort, portOfUrl } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { announcedByName, startClusterOfOne, startNamingSentinel } from '../helpers/redis-groups.ts'
 import { serves } from '../helpers/serves.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
 
 /** Nothing replies here. */
-const DEAD = '127.0.0.3'
+const DEAD = ['127.0.0.3', '127.0.0.4']
+const MANY_DEAD = [...DEAD, '127.0.0.5', '127.0.0.6', '127.0.0.7']
 const GOOD = '127.0.0.1'
 
-/** The port is dead at the first address of these names and good at the second one. */
-async function isDead(t: Test, port: number): Promise<void> {
-  await startSilentAddress(t, { host: DEAD, port })
+/** The port is dead at these addresses. */
+async function isDead(t: Test, port: number, hosts: readonly string[] = DEAD): Promise<void> {
+  await Promise.all(hosts.map((host) => startSilentAddress(t, { host, port })))
 }
 
 const works = (t: Test, sandbox: Sandbox, env: Record<string, string>): Promise<void> =>
   serves(t, sandbox, { ALLOW_INSECURE_HTTP: 'true', ...env })
 
-t.test('a dead address of a name costs its attempt, never the call', async (t) => {
-  nameAddresses(t, { 'several.test': [DEAD, GOOD], localhost: [DEAD, GOOD] })
+t.test('dead addresses of a name cost their attempts, never the call', async (t) => {
+  allowSlowAddresses()
+  nameAddresses(t, {
+    'several.test': [...DEAD, GOOD],
+    localhost: [...DEAD, GOOD],
+    'many.test': [...MANY_DEAD, GOOD],
+    'good.test': [GOOD],
+  })
   const sandbox = await startSandbox(t)
-  const at = (url: string, port = portOfUrl(url)) => {
+  const at = (host: string, url: string) => {
     const { pathname } = new URL(url)
-    return `http://several.test:${port}${pathname.replace(/\/$/, '')}`
+    return `http://${host}:${portOfUrl(url)}${pathname.replace(/\/$/, '')}`
   }
 
   await t.test('of the resource server and the token endpoint', async (t) => {
-    await isDead(t, portOfUrl(sandbox.url))
+    await isDead(t, portOfUrl(sandbox.url), MANY_DEAD)
     await works(t, sandbox, {
-      BASE_URL: at(sandbox.baseUrl),
+      BASE_URL: at('several.test', sandbox.baseUrl),
       OAUTH_SCOPE: sandbox.baseUrl,
-      OAUTH_TOKEN_URL: at(`${sandbox.authUrl}/oauth/token`),
+      OAUTH_TOKEN_URL: at('many.test', `${sandbox.authUrl}/oauth/token`),
     })
+  })
+
+  await t.test('of the egress proxy in front of the token endpoint', async (t) => {
+    const proxy = await startConnectProxy(t)
+    await isDead(t, proxy.port, MANY_DEAD)
+    await works(t, sandbox, {
+      HTTP_PROXY: `http://many.test:${proxy.port}`,
+      NO_PROXY: 'good.test',
+      BASE_URL: at('good.test', sandbox.baseUrl),
+      OAUTH_SCOPE: sandbox.baseUrl,
+    })
+    t.ok(proxy.targets.length >= 1, 'which is used')
   })
 
   await t.test('of the egress proxy', async (t) => {
@@ -45,10 +66,14 @@ t.test('a dead address of a name costs its attempt, never the call', async (t) =
     t.ok(proxy.targets.length >= 3, 'which is used')
   })
 
-  await t.test('of one Redis', async (t) => {
-    const redis = await startRedis(t)
+  await t.test('of one Redis, here with TLS', async (t) => {
+    const tls = await createCertificate(makeFolder('certificate'), 'DNS:several.test')
+    const redis = await startRedis(t, { tls })
     await isDead(t, redis.port)
-    await works(t, sandbox, { REDIS_URL: `redis://several.test:${redis.port}` })
+    await works(t, sandbox, {
+      REDIS_URL: `rediss://several.test:${redis.port}`,
+      REDIS_CA_FILE: tls.caFile,
+    })
   })
 
   await t.test('of a Sentinel, and of the master that it names', async (t) => {
@@ -71,8 +96,8 @@ t.test('an address whose first packet is lost is reached although the last addre
   const sandbox = await startSandbox(t)
   const port = await freePort()
   let lookedUp = (): void => {}
-  nameAddresses(t, { 'far.test': ['127.0.0.2', DEAD] }, () => lookedUp())
-  await startSilentAddress(t, { host: DEAD, port })
+  nameAddresses(t, { 'far.test': ['127.0.0.2', DEAD[0]!] }, () => lookedUp())
+  await startSilentAddress(t, { host: DEAD[0]!, port })
   const { pathname } = new URL(sandbox.baseUrl)
   const bff = await startBff(t, sandbox, {
     ALLOW_INSECURE_HTTP: 'true',

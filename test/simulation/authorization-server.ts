@@ -1,6 +1,6 @@
 import type { RefusedGrant } from '../../src/config/oauth.ts'
 import type { RevocationFailure } from '../../src/oauth/client.ts'
-import { CONNECT_TIMEOUT_MS, type RequestBounds } from '../../src/oauth/token-fetch.ts'
+import type { RequestBounds } from '../../src/oauth/token-fetch.ts'
 import {
   classifyFailure,
   meaningOfRefresh,
@@ -257,7 +257,7 @@ export class SimulatedAuthorizationServer {
       // Half of the requests find a connection that stands; the others have to connect.
       const connects = this.#random.chance(0.5)
       if (connects && this.#isCutFrom(by)) {
-        const waitMs = Math.min(CONNECT_TIMEOUT_MS, Math.max(0, sendBefore - clock.now))
+        const waitMs = Math.max(0, sendBefore - clock.now)
         return void clock.in(waitMs, by, () => noResponse(new Error('no connection')))
       }
       clock.in(connects ? this.#latency() : 0.1, by, write)

@@ -1,12 +1,8 @@
 import type { RecordKey } from '../../src/vault/store/record.ts'
 import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/vault/store/redis/command-timeout.ts'
-import {
-  CONNECT_TIMEOUT_MS,
-  LOOK_EVERY_MS,
-  RECONNECT_MAX_MS,
-  SILENT_LOOKS,
-} from '../../src/vault/store/redis/connection.ts'
+import { LOOK_EVERY_MS, RECONNECT_MAX_MS, SILENT_LOOKS } from '../../src/vault/store/redis/connection.ts'
 import { NO_WRITES, UNREACHED_AFTER_MS } from '../../src/vault/store/redis/health.ts'
+import { CONNECT_TIMEOUT_MS } from '../../src/vault/store/redis/sentinels.ts'
 import { type StoreHealth, StoreUnavailable } from '../../src/vault/store/store.ts'
 import type { Deployment } from './deployment.ts'
 import { Random } from './random.ts'

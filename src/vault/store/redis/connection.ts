@@ -3,7 +3,7 @@ import { Cluster, Command, Redis, type RedisOptions, ReplyError } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../../config/redis-url.ts'
 import { messageOf } from '../../../log-text.ts'
 import type { Secret } from '../../../secret.ts'
-import { ErrorHandlingConnector, type Sentinels, watchSentinels } from './sentinels.ts'
+import { CONNECT_TIMEOUT_MS, ErrorHandlingConnector, type Sentinels, watchSentinels } from './sentinels.ts'
 
 /** One server. Its members that the store uses, and their names, are those of ioredis. */
 export type RedisServer = Redis
@@ -13,7 +13,6 @@ export type RedisClient = RedisServer | Cluster
 
 type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
 
-export const CONNECT_TIMEOUT_MS = 2_000
 /**
  * ioredis asks the nodes of a Cluster one after the other, each over a new connection: a silent one must not delay a failover.
  * A Cluster that is so far away that none replies in time gets longer from try to try.
@@ -111,8 +110,10 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
 
 /** What ioredis says where it hides the cause. */
 const CLOSED = 'Connection is closed.'
-/** Time limit of a probe, and the shortest time from one probe to the next. */
-const DEMOTION_PROBE_MS = 1_000
+/** The shortest time from one probe to the next. */
+const DEMOTION_PROBE_EVERY_MS = 1_000
+/** A probe may have to try several addresses. */
+const DEMOTION_PROBE_MAX_MS = 10_000
 
 /**
  * To be called with each error reply. A server that was demoted keeps its connections, and the configured address may
@@ -128,10 +129,15 @@ function createDemotionWatch(openProbe: () => Redis, reconnect: () => void): (er
     probe.on('error', () => {})
     setTimeout(() => {
       isProbing = false
+    }, DEMOTION_PROBE_EVERY_MS).unref()
+    const limit = setTimeout(() => probe.disconnect(), DEMOTION_PROBE_MAX_MS).unref()
+    try {
+      await once(probe, 'ready')
+      if (/^role:master/m.test(await probe.info('replication'))) reconnect()
+    } finally {
+      clearTimeout(limit)
       probe.disconnect()
-    }, DEMOTION_PROBE_MS).unref()
-    await once(probe, 'ready')
-    if (/^role:master/m.test(await probe.info('replication'))) reconnect()
+    }
   }
 
   return ({ message }) => {
@@ -144,7 +150,7 @@ function createDemotionWatch(openProbe: () => Redis, reconnect: () => void): (er
 }
 
 /** For servers with an address of their own. Sentinels name the address of a master (sentinels.ts). */
-class TlsConnector extends ErrorHandlingConnector {
+class DirectConnector extends ErrorHandlingConnector {
   readonly #options: RedisOptions
 
   constructor(options: unknown) {
@@ -200,7 +206,8 @@ function dataOptions(target: RedisTarget, trust: Trust, purpose: string) {
 
 function commonOptions(target: RedisTarget, trust: Trust, purpose: string) {
   return {
-    ...(target.tls ? { tls: tlsOptions(trust), Connector: TlsConnector } : {}),
+    ...(target.tls ? { tls: tlsOptions(trust) } : {}),
+    Connector: DirectConnector,
     connectionName: `bff-${purpose}`,
     connectTimeout: CONNECT_TIMEOUT_MS,
     disconnectTimeout: 500,

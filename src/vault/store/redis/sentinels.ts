@@ -5,8 +5,11 @@ import type { RedisAddress } from '../../../config/redis-url.ts'
 import { messageOf } from '../../../log-text.ts'
 import { inTime } from './command-timeout.ts'
 
+/** How long each address of a name is tried at most. Node ends all attempts but the last one sooner (process/addresses.ts). */
+export const CONNECT_TIMEOUT_MS = 2_000
+
 /**
- * A connector that handles every error of its socket. ioredis handles one (redis/ioredis#962). A TLS handshake that is
+ * A connector that handles every error of its socket, and whose time to connect begins again with each address. ioredis handles one (redis/ioredis#962). A TLS handshake that is
  * broken off emits two, and the second would end the process: also on the short connections that a Cluster's client opens
  * by itself.
  */
@@ -20,6 +23,8 @@ export abstract class ErrorHandlingConnector extends AbstractConnector {
     stream.on('error', (error) => {
       this.firstError = error
     })
+    // The limit of ioredis is that of the socket, for all addresses together.
+    stream.on('connectionAttempt', () => stream.setTimeout(CONNECT_TIMEOUT_MS))
     this.stream = stream
     return stream
   }
