@@ -190,6 +190,8 @@ export async function startCluster(
       }
       await moveKeys()
       return {
+        /** The node that gets the slot. */
+        to,
         async end(): Promise<void> {
           await moveKeys()
           for (const node of [to, from]) await node.cli('cluster', 'setslot', String(slot), 'node', ids.to)

@@ -325,6 +325,17 @@ export function nodeOf(client: RedisClient, redisKey: string | null): string {
 function prepare(client: Redis): void {
   watchSilence(client)
   writeByTurns(client)
+  catchAsking(client)
+}
+
+/** Where a slot of a Cluster moves, ioredis drops this promise: a node that gives no connection would end the process. */
+function catchAsking(client: Redis): void {
+  const { asking } = client
+  client.asking = (...given: Parameters<typeof asking>) => {
+    const asked = asking.apply(client, given)
+    asked.catch(() => {})
+    return asked
+  }
 }
 
 /**
