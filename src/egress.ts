@@ -3,6 +3,7 @@ import net, { isIP, isIPv6, type Socket } from 'node:net'
 import tls from 'node:tls'
 import { buildConnector } from 'undici'
 import { type Egress, type EgressProxy, proxyFor, withoutBrackets } from './config/egress.ts'
+import { afterReading } from './timeout.ts'
 
 /** The proxy gave no connection, so nothing of the request has left. The message may be logged. */
 export class EgressFailure extends Error {
@@ -63,16 +64,15 @@ export function throughProxy(
     const finish: buildConnector.Callback = (...[error, socket]) => {
       if (isDone) return
       isDone = true
-      clearTimeout(timer)
+      stopTimer()
       if (error === null) done(null, socket)
       else {
         tcp.destroy()
         done(error, null)
       }
     }
-    const timer = setTimeout(
-      () => finish(new EgressFailure(`${name} gave no connection to ${authority} in time`, true), null),
-      timeoutMs,
+    const stopTimer = afterReading(timeoutMs, () =>
+      finish(new EgressFailure(`${name} gave no connection to ${authority} in time`, true), null),
     )
     const request = http.request({
       method: 'CONNECT',

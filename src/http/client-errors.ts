@@ -31,6 +31,22 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
   const closed = new WeakSet<Duplex>()
 
   function onClientError(error: ClientError, socket: Duplex): void {
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') endUnlessComplete(error, socket)
+    else end(error, socket)
+  }
+
+  /** In a process that was held up Node's timer runs before the rest of a request is read. */
+  function endUnlessComplete(error: ClientError, socket: Duplex): void {
+    const before = newestResponse(socket)
+    const wasComplete = before?.req.complete === true
+    setImmediate(() => {
+      const newest = newestResponse(socket)
+      const isNew = newest !== before || !wasComplete
+      if (newest === null || !newest.req.complete || !isNew) end(error, socket)
+    })
+  }
+
+  function end(error: ClientError, socket: Duplex): void {
     // The parser reports every further byte as well; a reset now could overtake the response.
     if (closed.has(socket)) return
     const toSend = parserProblem(error)

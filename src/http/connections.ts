@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
+import { afterReading } from '../timeout.ts'
 
 interface Responses {
   /** The response to the last request of the connection, over or not. */
@@ -184,12 +185,10 @@ export function createConnections(): Connections {
 
 /** A reverse proxy may have opened this connection for a request that is still on its way. */
 function endIfSilent(socket: Socket): void {
-  const end = (): void => {
+  const stopTimer = afterReading(FIRST_REQUEST_MS, () => {
     if (newestResponse(socket) === null) socket.destroy()
-  }
-  // In a process that was held up the timer runs before the request is read.
-  const timer = setTimeout(() => void setImmediate().then(end), FIRST_REQUEST_MS)
-  socket.once('close', () => clearTimeout(timer))
+  })
+  socket.once('close', stopTimer)
 }
 
 /** From now on this server ends the connection slowly, see `endSlowly`. */

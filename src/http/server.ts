@@ -128,7 +128,16 @@ function createHttpServer(
   const server = http.createServer(limits, listener)
   // A browser that stops reading would hold its connection for ever.
   server.setTimeout(Math.max(60_000, longestSilenceMs(upstream.timeoutMs, oauth.tokenTimeoutMs)))
+  server.on('timeout', endIfStill)
   return server
+}
+
+/** In a process that was held up the timer runs before a request is read, or more of a response is written. */
+function endIfStill(socket: Socket): void {
+  const { bytesRead, writableLength } = socket
+  setImmediate(() => {
+    if (socket.bytesRead === bytesRead && socket.writableLength === writableLength) socket.destroy()
+  })
 }
 
 const buildValidator = createAjvCompiler()

@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises'
 import type { Clock } from '../clock.ts'
 import { problem } from '../errors.ts'
 import type { Keyring } from '../keyring.ts'
@@ -61,8 +60,6 @@ export function createRateLimit({ kind, perMinute, vault, keyring, clock }: Rate
         () => {},
       )
       await withTimeout(counted, PATIENCE_MS)
-      // In a process that was held up the timer runs before the reply is read.
-      await setImmediate()
     }
     if (isPermitted()) return
     const seconds = Math.max(1, Math.ceil((window.endsAt - clock.monotonic()) / 1_000))

@@ -21,6 +21,7 @@ import type { Config } from '../config/config.ts'
 import { withParameters } from '../config/oauth.ts'
 import type { RedirectFlow } from '../config/variables.ts'
 import type { Secret } from '../secret.ts'
+import { timeoutSignal } from '../timeout.ts'
 import { createTokenFetch, type RequestBounds } from './token-fetch.ts'
 import {
   acceptTokens,
@@ -154,7 +155,7 @@ export function createAuthorizationClient({
   }
 
   function wholeTimeout(timeoutMs: number = oauth.tokenTimeoutMs): RequestBounds {
-    return { sendBefore: clock.monotonic() + timeoutMs, signal: AbortSignal.timeout(timeoutMs) }
+    return { sendBefore: clock.monotonic() + timeoutMs, signal: timeoutSignal(timeoutMs) }
   }
 
   async function request(

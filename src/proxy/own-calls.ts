@@ -4,6 +4,7 @@ import type { Format } from '../config/operation.ts'
 import { connectorTo, readStart } from '../egress.ts'
 import { prefixOf } from '../paths.ts'
 import type { Secret } from '../secret.ts'
+import { timeoutSignal } from '../timeout.ts'
 import { MEDIA_TYPE } from './formats.ts'
 import { fixedHeaders } from './headers.ts'
 
@@ -64,7 +65,7 @@ export function createOwnCalls(
           ...(inQuery ? [] : ['authorization', `Bearer ${secret}`]),
         ],
         body: body === undefined ? null : JSON.stringify(body),
-        signal: AbortSignal.timeout(timeoutMs),
+        signal: timeoutSignal(timeoutMs),
       })
       const { statusCode: status, headers } = response
       const field = (name: string): string | null => headers[name]?.toString() ?? null

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { TokenShape } from '../config/upstream.ts'
+import { afterReading } from '../timeout.ts'
 import { bodyNamesInsufficientScope, bodyNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
 import type { Failure } from './response-rules.ts'
 
@@ -33,14 +34,14 @@ export class Refusal {
   /** How the response broke off; null if it did not. */
   failure: Failure | null = null
   private readonly options: RefusalOptions
-  private readonly timer: NodeJS.Timeout
+  private readonly stopTimer: () => void
   private bytes = 0
   private searching = false
   private over = false
 
   constructor(options: RefusalOptions) {
     this.options = options
-    this.timer = setTimeout(() => this.endWait(), options.timeoutMs)
+    this.stopTimer = afterReading(options.timeoutMs, () => this.endWait())
   }
 
   add(chunk: Buffer): void {
@@ -62,10 +63,12 @@ export class Refusal {
 
   stop(): void {
     this.over = true
-    clearTimeout(this.timer)
+    this.stopTimer()
   }
 
   private endWait(): void {
+    // Then its verdict is near.
+    if (this.searching) return
     if (this.options.status === 401) this.conclude({ kind: 'token_refused', namesInvalidToken: false })
     else this.searchBeginning()
   }

@@ -4,6 +4,7 @@ import type { Dispatcher } from 'undici'
 import { endSlowReader } from '../http/connections.ts'
 import { responseHeaders } from './headers.ts'
 import type { Call } from './outgoing-request.ts'
+import { Patience } from './patience.ts'
 import { opensAsFile } from './response-rules.ts'
 
 interface RelayOptions {
@@ -41,9 +42,9 @@ export class Relay {
   private readonly options: RelayOptions
   private begun = false
   private over = false
-  /** What is left of the reader timeout, and what the browser has taken, since it last took `LEAST_BYTES`. */
-  private patienceMs = 0
-  private taken = LEAST_BYTES
+  /** With the browser, since it last took `LEAST_BYTES`; null before it keeps this server waiting. */
+  private patience: Patience | null = null
+  private taken = 0
 
   /** Writes the head. Hooks that add security fields do not run for it, so it carries them all. */
   constructor(options: RelayOptions) {
@@ -79,20 +80,20 @@ export class Relay {
   private awaitReader(): void {
     const { call, controller, readerTimeoutMs } = this.options
     const { response } = call
+    this.patience ??= new Patience(readerTimeoutMs, () => endSlowReader(response))
+    const { patience } = this
     if (this.taken >= LEAST_BYTES) {
       this.taken = 0
-      this.patienceMs = readerTimeoutMs
+      patience.renew()
     }
     const buffered = response.writableLength
-    const since = performance.now()
-    const timer = setTimeout(() => endSlowReader(response), this.patienceMs)
-    const stop = (): void => clearTimeout(timer)
+    patience.run()
+    const stop = (): void => patience.pause()
     response.once('close', stop)
     response.once('drain', () => {
       stop()
       response.off('close', stop)
       this.taken += buffered
-      this.patienceMs -= performance.now() - since
       controller.resume()
     })
   }

@@ -6,6 +6,7 @@ import type { FixedHeader, TokenShape } from '../config/upstream.ts'
 import { closeSlowly } from '../http/connections.ts'
 import { relayedHeaders } from '../http/headers.ts'
 import { prefixOf } from '../paths.ts'
+import { afterReading } from '../timeout.ts'
 import { fixedHeaders, headersToSend } from './headers.ts'
 import { challengeNamesInsufficientScope, challengeNamesInvalidToken } from './invalid-token.ts'
 import type { Call, OutgoingRequest } from './outgoing-request.ts'
@@ -198,6 +199,8 @@ interface Head {
 const NOTHING: readonly Buffer[] = []
 const NO_HEAD: Head = { status: 0, headers: {} }
 
+function noTimer(): void {}
+
 const GONE = new Error('this call is over')
 const UNWANTED = new Error('the rest of a rejected response is not wanted')
 const OVERTAKEN = new Error('a younger call of its holder has the place of this one')
@@ -234,7 +237,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   /** It has waited for a share or a place, so its session may have ended since. */
   private waited = false
   readonly keptBytes: number
-  private timer: NodeJS.Timeout | undefined
+  private stopTimer = noTimer
   private readonly onClose = () => this.browserClosed()
 
   constructor(call: Call, shared: Shared, onOutcome: (outcome: Outcome) => void) {
@@ -283,14 +286,14 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   private awaitShare(): void {
     const { timeoutMs, overtakeMs } = this.shared
     if (overtakeMs === null || this.gaveWay || !isRepeatable(this.call.outgoing)) {
-      this.timer = setTimeout(() => this.finish({ kind: 'crowded' }), timeoutMs)
+      this.stopTimer = afterReading(timeoutMs, () => this.finish({ kind: 'crowded' }))
       return
     }
     let leftMs = timeoutMs
     const wait = (): void => {
       const ms = Math.min(leftMs, overtakeMs)
       leftMs -= ms
-      this.timer = setTimeout(tryAgain, ms)
+      this.stopTimer = afterReading(ms, tryAgain)
     }
     const tryAgain = (): void => {
       if (leftMs === 0) {
@@ -329,7 +332,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
 
   /** Sends a call that has its place in the share of its holder. */
   start(): void {
-    clearTimeout(this.timer)
+    this.stopTimer()
     this.started = true
     this.enter(this.own)
   }
@@ -346,7 +349,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
   }
 
   takePlace(places: Places, connection: Connection): void {
-    clearTimeout(this.timer)
+    this.stopTimer()
     this.places = places
     this.connection = connection
     const asked = this.waited ? this.ask() : null
@@ -364,7 +367,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
     if (places === null || connection === null) return
     this.places = null
     this.dispatched = false
-    clearTimeout(this.timer)
+    this.stopTimer()
     connection.release(failed)
     passOn(places, connection)
     this.leaveShare()
@@ -410,13 +413,13 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
 
   /** undici does not limit how long a request waits for one of its connections. */
   private limitWait(): void {
-    this.timer = setTimeout(() => this.finish({ kind: 'timeout' }), this.shared.timeoutMs)
+    this.stopTimer = afterReading(this.shared.timeoutMs, () => this.finish({ kind: 'timeout' }))
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     // Throwing here withdraws the request before it is written and leaves the connection alone.
     if (this.phase === 'over') throw GONE
-    clearTimeout(this.timer)
+    this.stopTimer()
     this.controller = controller
   }
 
@@ -604,7 +607,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
     // undici destroys only a body that it has begun to send, and one that nobody reads would hold the browser's.
     if (outgoing.uploadLength !== null) (this.options.body as Readable | null)?.destroy()
     endUnread(this.call)
-    clearTimeout(this.timer)
+    this.stopTimer()
     // After its `close` a response goes away with its listeners; removing one is expensive.
     if (!response.closed) response.off('close', this.onClose)
     if (this.waited) {
@@ -614,7 +617,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
       this.shared.fresh.waiting.delete(this)
     }
     // What was dispatched keeps its place until undici is done with it.
-    if (this.dispatched) this.timer = setTimeout(() => this.controller?.abort(UNWANTED), DRAINED_WITHIN_MS)
+    if (this.dispatched)
+      this.stopTimer = afterReading(DRAINED_WITHIN_MS, () => this.controller?.abort(UNWANTED))
     else this.leave()
     this.leaveShare()
     this.shared.onEnd()

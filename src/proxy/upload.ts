@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { UploadRules } from '../config/operation.ts'
 import { either, problem } from '../errors.ts'
 import { permitLongBody } from '../http/connections.ts'
+import { Patience } from './patience.ts'
 
 /** A browser that sends less of an upload in the time of a slow reader would occupy a connection for hours. */
 const LEAST_BYTES = 64 * 1024
@@ -39,17 +40,21 @@ export function uploadOf(request: IncomingMessage, patienceMs: number, onStalled
   const count = (chunk: Buffer): void => {
     bytes += chunk.length
   }
-  const watch = setInterval(() => {
+  const patience = new Patience(patienceMs, () => {
     if (bytes < LEAST_BYTES && !body.writableNeedDrain) {
       stop()
       onStalled()
+      return
     }
     bytes = 0
-  }, patienceMs)
+    patience.renew()
+    patience.run()
+  })
   const stop = (): void => {
-    clearInterval(watch)
+    patience.pause()
     request.off('data', count)
   }
+  patience.run()
   request.on('data', count)
   request.once('end', stop)
   body.once('close', stop)

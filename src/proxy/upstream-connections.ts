@@ -2,6 +2,7 @@ import type { Socket } from 'node:net'
 import { type buildConnector, Client, type Dispatcher } from 'undici'
 import type { EgressProxy } from '../config/egress.ts'
 import { connectorBy } from '../egress.ts'
+import { afterReading } from '../timeout.ts'
 
 /** For what the peer sent before it closed to be read. */
 const READ_FIRST_MS = 100
@@ -152,8 +153,7 @@ function reportFailedWritesLate(socket: Socket, onFailure: () => void): void {
     (error) => {
       if (!error) return done()
       onFailure()
-      // A process that was held up has not yet read its socket when the timer fires.
-      setTimeout(() => setImmediate(done, error), READ_FIRST_MS)
+      afterReading(READ_FIRST_MS, () => done(error))
     }
   const { _write, _writev } = socket
   socket._write = (chunk, encoding, done) => _write.call(socket, chunk, encoding, late(done))

@@ -19,6 +19,11 @@ export function elapsed(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
+/** Holds up this process, without using the processor that others need. */
+export function holdUp(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+}
+
 /** Lets the event loop turn: what is in the sockets of this process now is read by then, however long the process was held up. */
 export async function turns(): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))

@@ -297,7 +297,7 @@ t.test('a browser that takes less than 64 KiB in the reader timeout is disconnec
     })
     relay.write(chunk)
     t.ok(response.writableNeedDrain)
-    await elapsed(readerTimeoutMs * 0.4)
+    await elapsed(readerTimeoutMs * 0.6)
     for (let done = taken.shift(); done !== undefined; done = taken.shift()) done()
     await isWanted
     passed += chunk.length

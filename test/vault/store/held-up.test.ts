@@ -2,6 +2,7 @@ import t from 'tap'
 import type { RedisTarget } from '../../../src/config/redis-url.ts'
 import { LAST_STEP_MS } from '../../../src/vault/store/redis/command-timeout.ts'
 import { redisCommand } from '../../helpers/redis-command.ts'
+import { holdUp } from '../../helpers/wait.ts'
 import { ONE_SERVER, redisStore, startSession, type TestStore } from './stores.ts'
 
 const targets = Promise.all(
@@ -39,8 +40,7 @@ for (const [longer, ms] of [
       const inFlight = asked.filter((one) => one.inFlight).map((one) => ({ ...one, replies: ask(one) }))
       await new Promise((resolve) => setImmediate(resolve))
       const unsent = asked.filter((one) => !one.inFlight).map((one) => ({ ...one, replies: ask(one) }))
-      // Blocks this thread, without using the processor that other tests need.
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+      holdUp(ms)
       const slow = Promise.all((await targets).map(({ target }) => isSlow(target)))
       const replied = await Promise.all([...inFlight, ...unsent].map(({ replies }) => replies))
       const isSure = !(await slow).includes(true)
