@@ -33,13 +33,18 @@ interface Limits {
   readonly maxBytes: number
 }
 
-/** Calls that are not forwarded: they are not repeated, and have connections of their own. */
+/** Calls that are not forwarded: they are not repeated, and each has a connection of its own. */
 export function createOwnCalls(
   { baseUrl, egress, upstream }: Pick<Config, 'baseUrl' | 'egress' | 'upstream'>,
   { connections, connectMs, timeoutMs, maxBytes }: Limits,
 ) {
   const base = new URL(baseUrl)
-  const pool = new Pool(base.origin, { connections, connect: connectorTo(baseUrl, egress, connectMs) })
+  const pool = new Pool(base.origin, {
+    connections,
+    connect: connectorTo(baseUrl, egress, connectMs),
+    // 0 closes a connection after its response: its server may close one that is kept just as it is used.
+    pipelining: 0,
+  })
   const prefix = prefixOf(base)
   const fixed = fixedHeaders(upstream.headers)
 

@@ -170,3 +170,15 @@ t.test('without an answer the session has no user, and the log a warning', async
     t.strictSame(more, [], what)
   }
 })
+
+t.test('no connection is used twice: its server may end one as it is used', async (t) => {
+  const used = new WeakSet<object>()
+  const { bff, sandbox } = await signInWith(t, ({ socket }, response) => {
+    if (used.has(socket)) socket.destroy()
+    else response.end('{"id":"a"}')
+    used.add(socket)
+  })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  t.match(await userOf(browser), { id: 'a' })
+})
