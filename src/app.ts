@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import { SYSTEM_CLOCK } from './clock.ts'
 import type { Config } from './config/config.ts'
 import { createSessionCookies } from './http/cookies.ts'
@@ -31,7 +32,8 @@ export type App = Awaited<ReturnType<typeof buildApp>>
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {
   const { publicUrl, oauth, egress, secureCookies: secure } = config
   const clock = SYSTEM_CLOCK
-  const server = createServer(config, log)
+  // At once: a refresh that begins now might not be stored any more.
+  const server = createServer(config, log, () => void vault.beginStop())
   // Hooks that are added later run earlier: what is made first is closed last.
   const closeLater = (close: () => Promise<unknown>) =>
     server.addHook('onClose', async () => void (await close()))
@@ -39,7 +41,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const metrics = createMetrics()
   const warnings = createDeploymentWarnings({ log, clock, publicUrl, scope: oauth.scope })
   const tracing = await startTracing(config, log)
-  if (tracing !== undefined) closeLater(tracing.close)
+  if (tracing !== undefined) closeLater(() => tracing.close())
   const cookies = createSessionCookies({ keyring, publicUrl, secure })
 
   const opened = openStore(
@@ -78,8 +80,6 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     random: Math.random,
     observe: { events: metrics, wrapRefresh: tracing?.wrapRefresh },
   })
-  // At once: a refresh that begins now might not be stored any more.
-  server.addHook('preClose', async () => void vault.beginStop())
   closeLater(vault.stop)
   metrics.watch(vault.gauges)
 
@@ -122,6 +122,9 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     wrapResourceClient: tracing?.wrapResourceClient,
   })
 
+  // The first step after the last connection has ended.
+  closeLater(responsesEnded)
+
   return {
     server,
     ops,
@@ -140,7 +143,19 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       readiness.announceStop()
       server.drain()
     },
+    /** Cuts off what is still open, for a stop that is late. Its lines are in the log by then, its spans exported. */
+    async cutOpen(): Promise<void> {
+      server.server.closeAllConnections()
+      await responsesEnded()
+      await tracing?.close(true)
+    },
   }
+}
+
+/** Node tells a response of its end a turn of the event loop after that of its connection. */
+async function responsesEnded(): Promise<void> {
+  await setImmediate()
+  await setImmediate()
 }
 
 /** undefined without a collector: then nothing of OpenTelemetry is loaded, and no request does more than before. */

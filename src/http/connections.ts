@@ -79,8 +79,8 @@ const MAX_PIPELINED = 32
 export const FIRST_REQUEST_MS = 500
 /** How long a connection that this server has ended may still bring data. */
 const LINGER_MS = 1_000
-/** How often a closing server looks for a pause between new connections. Node accepts one at a time, and 511 may wait. */
-const MAX_TURNS = 600
+/** So many connections may wait to be accepted: Node asks the system for 511, Linux adds one. */
+const MOST_WAITING = 512
 
 /**
  * Gives pipelined requests their turns, and lets a server close while browsers keep connections open. Node would wait for
@@ -165,7 +165,8 @@ export function createConnections(): Connections {
       // meanwhile: others would come in that time.
       const requests: (() => void)[] = []
       held = requests
-      for (let turn = 0, seen = -1; seen !== accepted && turn < MAX_TURNS; turn += 1) {
+      const all = accepted + MOST_WAITING
+      for (let seen = -1; seen !== accepted && accepted < all; ) {
         seen = accepted
         // Twice: the first one may come before this process has looked for new connections.
         await setImmediate()

@@ -40,6 +40,7 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
   async function endUnfinished(): Promise<never> {
     isLate = true
     await Promise.race([app.server.refuseOpen(), pause(REFUSE_MS)])
+    await app.cutOpen()
     const unsaved = app.pendingTokens()
     if (unsaved === 0) {
       log.warn(

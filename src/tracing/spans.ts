@@ -17,7 +17,8 @@ export interface Tracing {
   wrapRefresh(refresh: Refresh): Refresh
   /** Receives each command of the store that ended. */
   command(name: string, seconds: number, ok: boolean): void
-  close(): Promise<void>
+  /** Exports what is left. `isLate`: `SHUTDOWN_SECONDS` have passed. */
+  close(isLate?: boolean): Promise<void>
 }
 
 declare module 'fastify' {
@@ -28,7 +29,7 @@ declare module 'fastify' {
 
 /** Any other method must not become the name of a span: clients choose it. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'])
-/** A stop waits for the collector at most this long, and at most an eighth of `SHUTDOWN_SECONDS`. */
+/** A stop waits for the collector at most this long, and at most an eighth of `SHUTDOWN_SECONDS` while they last. */
 const FLUSH_MS = 1_000
 
 /** Begins to export spans to the collector of `tracing`. */
@@ -50,7 +51,7 @@ export function startTracing(
         seconds,
         error: ok ? undefined : 'unavailable',
       }),
-    close: () => tracer.close(Math.min(FLUSH_MS, shutdownSeconds * 125)),
+    close: (isLate = false) => tracer.close(isLate ? FLUSH_MS : Math.min(FLUSH_MS, shutdownSeconds * 125)),
   }
 }
 

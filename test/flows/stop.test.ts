@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { createServer } from 'node:http'
 import net from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { cookieHeader, createBrowser } from '../helpers/browser.ts'
-import { listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
+import { accepts, listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { type Env, type ServerProcess, startServer } from '../helpers/server-process.ts'
 import { platformEnv, signInSurely, startSandbox, untilReady } from '../helpers/system.ts'
 import { unlessHeldUp, until } from '../helpers/wait.ts'
+import { startCollector } from './collector.ts'
 
 // Most of the time is spent waiting.
 t.jobs = 3
@@ -118,6 +120,49 @@ t.test('a request that is open at the end of a stop gets 503 shutting_down and i
   )
   t.match(server.logs().at(-1), { event: 'stop.incomplete', level: 'warn', unsaved: 0 })
   gate.release()
+})
+
+t.test('a response that a late stop cuts off has its line and its span', async (t) => {
+  const collector = await startCollector(t)
+  const upstream = createServer((_, response) => {
+    response.writeHead(200, { 'content-type': 'text/csv', 'content-length': '9' }).write('half')
+  })
+  const { server, browser } = await start(t, {
+    BASE_URL: `http://127.0.0.1:${await listenOnLoopback(t, upstream)}`,
+    ...{ SHUTDOWN_SECONDS: '1', ACCESS_LOG: 'all' },
+    ...{ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json' },
+    // Only the stop exports.
+    OTEL_BSP_SCHEDULE_DELAY: '3600000',
+  })
+  const headers = { cookie: cookieHeader(browser), 'sec-fetch-site': 'same-origin' }
+  const answer = await fetch(`${server.url}/flux/cut`, { headers })
+  t.equal(answer.status, 200)
+  t.equal(await server.stop('SIGTERM'), 0)
+  await t.rejects(answer.text())
+  const line = server.logs().find(({ path }) => path === '/flux/cut')
+  t.match(line, { event: 'request', status: 200, complete: false })
+  t.match(server.logs().at(-1), { event: 'stop.incomplete' })
+  const spans = collector.spans().filter(({ traceId }) => traceId === line?.traceId)
+  t.strictSame(spans.map(({ name }) => name).sort(), ['GET /flux/:fluxId', 'GetFlux'])
+})
+
+t.test('the last request of a stop has its line, also if its browser leaves', async (t) => {
+  const { server, browser } = await start(t, { SHUTDOWN_SECONDS: '3600', ACCESS_LOG: 'all' })
+  const socket = net.connect(portOfUrl(server.url), '127.0.0.1').on('error', () => {})
+  const fields = ['Host: a', 'Sec-Fetch-Site: same-origin', `Cookie: ${cookieHeader(browser)}`]
+  const body = ['Content-Type: application/json', 'Content-Length: 99', 'Expect: 100-continue']
+  socket.write(`PUT /site/7 HTTP/1.1\r\n${[...fields, ...body].join('\r\n')}\r\n\r\n`)
+  await once(socket, 'data')
+  socket.write('{')
+  server.send('SIGTERM')
+  await logged(server, 'stopping')
+  await until('the port is closed', async () => !(await accepts(portOfUrl(server.url))))
+  socket.destroy()
+  t.equal((await server.ended).code, 0)
+  t.match(
+    server.logs().find(({ path }) => path === '/site/7'),
+    { event: 'request', code: 'client_gone' },
+  )
 })
 
 t.test('an update that waits for its turn at the end of a stop gets 503, and was not sent', async (t) => {

@@ -4,6 +4,9 @@ import net, { type Socket } from 'node:net'
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
 import { closeSlowly, createConnections, endSlowly, FIRST_REQUEST_MS } from '../../src/http/connections.ts'
+import { createServer as createHttpServer } from '../../src/http/server.ts'
+import { createLog } from '../../src/log.ts'
+import { configOf } from '../config/environment.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { cookieWithoutSession, startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed, turns, until } from '../helpers/wait.ts'
@@ -195,6 +198,37 @@ t.test('connections that come while a server closes are served or refused, and n
   const outcomes = new Set<string>()
   for (let at = 0; at < ends.length; at += 1) outcomes.add(await ends[at]!)
   t.strictSame([...outcomes].sort(), ['200', 'ECONNREFUSED'])
+})
+
+t.test('a stop begins at once, however many connections come', async (t) => {
+  const order: string[] = []
+  const server = createHttpServer(configOf({}), createLog('silent'), () => order.push('it begins'))
+  await server.listen({ host: '127.0.0.1', port: 0 })
+  const { close } = server.server
+  server.server.close = (...given) => {
+    order.push('the port closes')
+    return close.apply(server.server, given)
+  }
+  await server.close()
+  t.strictSame(order.slice(0, 2), ['it begins', 'the port closes'])
+})
+
+t.test('a closing server accepts no more connections than may have waited when it began', async (t) => {
+  let [isClosing, accepted] = [false, 0]
+  const { app, port } = await startTracked(t, {
+    nextStep: () => {
+      isClosing = false
+    },
+  })
+  app.server.on('connection', () => {
+    if (isClosing) accepted += 1
+    // There is always one more.
+    for (let count = 0; isClosing && count < 2; count += 1) connectTo(port)
+  })
+  for (let count = 0; count < 10; count += 1) connectTo(port)
+  isClosing = true
+  await app.close()
+  t.ok(accepted < 600, `${accepted} connections`)
 })
 
 t.test('a closing server resets no client that goes on sending a body that was refused', async (t) => {
