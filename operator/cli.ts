@@ -49,8 +49,8 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
   --version           prints the version
 
 The command needs the environment of the server: REDIS_URL and its options, SESSION_IDLE_SECONDS
-for list, SESSION_SECRET for all commands but the plain list and count, and the client's
-variables where OAUTH_REVOCATION_URL is set. Without an identity in OPERATIONS_FILE the server does
+for list, SESSION_SECRET for all commands but the plain list and count, CLIENT_ID for explain,
+and the client's variables where OAUTH_REVOCATION_URL is set. Without an identity in OPERATIONS_FILE the server does
 not know which user a session belongs to: the times in list tell sessions apart.
 
 Exit code 0: done. 1: not done, for example no such session, a session that may be the user's

@@ -10,6 +10,8 @@ interface OperatorNeeds {
   readonly revocation: boolean
   /** It looks for sessions of a user. */
   readonly users?: boolean
+  /** It says what becomes of a session, which depends on its client. */
+  readonly client?: boolean
 }
 
 export interface OperatorConfig {
@@ -19,6 +21,8 @@ export interface OperatorConfig {
   readonly sessionSecrets: Config['sessionSecrets']
   /** Whether the platform is asked who signs in. False where the command does not need to know. */
   readonly hasIdentity: boolean
+  /** null where it is not set, or the command does not need it. */
+  readonly clientId: string | null
   /** null where nothing is revoked. */
   readonly platform: Pick<Config, 'oauth' | 'egress'> | null
 }
@@ -34,7 +38,8 @@ export function parseOperatorConfig(env: Environment, needs: OperatorNeeds): Par
   const secrets = needs.secrets ? readVariables(env, ['SESSION_SECRET']) : null
   const oauth = revokes ? readVariables(env, [...OAUTH_NAMES, ...EGRESS_NAMES, 'ALLOW_INSECURE_HTTP']) : null
   const users = needs.users === true ? readVariables(env, ['OPERATIONS_FILE', 'WAC']) : null
-  const faults = [base, secrets, oauth, users].flatMap((read) =>
+  const client = needs.client === true && env.CLIENT_ID ? readVariables(env, ['CLIENT_ID']) : null
+  const faults = [base, secrets, oauth, users, client].flatMap((read) =>
     read === null || read.ok ? [] : read.faults,
   )
   const store = base.ok ? toStore(base.values) : null
@@ -45,7 +50,8 @@ export function parseOperatorConfig(env: Environment, needs: OperatorNeeds): Par
     store?.kind !== 'redis' ||
     secrets?.ok === false ||
     oauth?.ok === false ||
-    users?.ok === false
+    users?.ok === false ||
+    client?.ok === false
   )
     return { ok: false, faults }
   return {
@@ -55,6 +61,7 @@ export function parseOperatorConfig(env: Environment, needs: OperatorNeeds): Par
       idleSeconds: base.values.SESSION_IDLE_SECONDS,
       hasIdentity: (users?.values.OPERATIONS_FILE?.identity ?? null) !== null,
       sessionSecrets: secrets?.values.SESSION_SECRET ?? [],
+      clientId: client?.values.CLIENT_ID ?? null,
       platform: oauth === null ? null : { oauth: toOauth(oauth.values), egress: toEgress(oauth.values) },
     },
   }

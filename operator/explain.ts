@@ -1,6 +1,7 @@
 import { createKeyring } from '../src/keyring.ts'
 import {
   type EndReason,
+  forClient,
   inLog,
   LOG_DIGITS,
   openTokens,
@@ -30,7 +31,7 @@ export async function explain(
   const record = key === null ? null : await store.read(key)
   if (key === null || record === null) return await explainEnded(options, { id, json })
   const opened = openTokens(createKeyring(config.sessionSecrets), key, record.tokens)
-  const facts = factsOf(key, record, opened?.tokens ?? null, clock.wall())
+  const facts = factsOf(key, { record, tokens: opened?.tokens ?? null }, config.clientId, clock.wall())
   if (json) await terminal.print(asciiJson(facts))
   else for (const sentence of sentencesOf(facts)) await terminal.print(sentence)
   return true
@@ -88,7 +89,18 @@ function whereLogged(id: string): string {
 
 type Tokens = NonNullable<ReturnType<typeof openTokens>>['tokens']
 
-function factsOf(key: RecordKey, record: SessionRecord, tokens: Tokens | null, now: number) {
+/** `clientId`: null where CLIENT_ID is not set. */
+function factsOf(
+  key: RecordKey,
+  stored: { record: SessionRecord; tokens: Tokens | null },
+  clientId: string | null,
+  now: number,
+) {
+  const { tokens: own } = stored
+  const { record, tokens } =
+    own === null || clientId === null
+      ? stored
+      : forClient({ key, record: stored.record, tokens: own }, clientId)
   // A lease counts its doubt before it is one.
   const isUnderWay = record.lease !== '' && record.leaseUntil > now
   return {
@@ -106,6 +118,8 @@ function factsOf(key: RecordKey, record: SessionRecord, tokens: Tokens | null, n
     passedLimit: passedLimit(record, now),
     refreshes: record.gen - 1,
     lastRefreshAt: record.gen > 1 && record.replacedAt > 0 ? iso(record.replacedAt) : null,
+    /** CLIENT_ID is another client, so that the server does not refresh it. */
+    otherClient: tokens !== own,
     refreshable: tokens === null ? null : tokens.refreshToken !== null,
     accessTokenExpiresAt: tokens === null ? null : iso(tokens.expiresAt),
     /** Presentations of this refresh token after which it may be used up. */
@@ -156,7 +170,7 @@ function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
     sentences.push(
       `A refresh may be under way, or refreshes pause after a failover: no other begins before ${facts.refreshUnderWayUntil}.`,
     )
-  else if (facts.doubts > 0)
+  else if (facts.doubts > 0 && !facts.otherClient)
     sentences.push(
       `The refresh token was presented ${times(facts.doubts)} without an answer that says whether it is used up (refresh.in_doubt in the log has what came; a replica that was killed logged nothing). It is presented again, at the latest when the access token has expired; if the platform refuses it then, the session ends with the reason refused.`,
     )
@@ -167,17 +181,18 @@ function sentencesOf(facts: ReturnType<typeof factsOf>): string[] {
 
 /** null where the tokens cannot be read. */
 function ofAccessToken(facts: ReturnType<typeof factsOf>): string | null {
-  const { accessTokenExpiresAt: expires, refreshable, refreshFails } = facts
+  const { accessTokenExpiresAt: expires, refreshable, refreshFails, otherClient } = facts
+  const why = otherClient
+    ? 'CLIENT_ID is now another client, which cannot refresh it'
+    : 'There is no refresh token'
   if (expires === null) return null
   if (expires > facts.now) {
-    if (!refreshable)
-      return `The access token expires at ${expires}. There is no refresh token, so the session ends then.`
+    if (!refreshable) return `The access token expires at ${expires}. ${why}, so the session ends then.`
     if (refreshFails)
       return `The newest try to refresh failed. Calls work until the access token expires at ${expires}.`
     return `The access token expires at ${expires} and is refreshed before.`
   }
-  if (!refreshable)
-    return `The access token expired at ${expires}. There is no refresh token, so the session ends.`
+  if (!refreshable) return `The access token expired at ${expires}. ${why}, so the session ends.`
   if (refreshFails)
     return `The access token expired at ${expires}, and the newest try to refresh failed. Calls get 503 authorization_server_unavailable until one succeeds; the user stays signed in.`
   return `The access token expired at ${expires}. The next call refreshes it first, if no replica does.`

@@ -55,6 +55,7 @@ async function run(command: Exclude<Command, { kind: 'help' | 'version' | 'wrong
     secrets,
     revocation: ends && command.revokes,
     users: ofUser,
+    client: command.kind === 'explain',
   })
   if (!parsed.ok) {
     terminal.warn('The environment has faults:')

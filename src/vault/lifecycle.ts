@@ -6,6 +6,7 @@ import {
   END_REASONS,
   type EndReason,
   type Found,
+  forClient,
   type LiveSession,
   openTokens,
   passedLimit,
@@ -269,21 +270,6 @@ function refreshTokenAfter(
   if (refreshToken !== null) return { refreshToken, refreshExpiresAt }
   const { refreshToken: old, refreshExpiresAt: oldEnd = null } = before
   return { refreshToken: old, refreshExpiresAt: refreshExpiresAt ?? oldEnd }
-}
-
-/**
- * A session as this client can use it. A refresh token of another `CLIENT_ID` would be refused, and all such sessions would
- * end at once when the variable changes: so they last as long as their access tokens.
- */
-function forClient(session: LiveSession, clientId: string): LiveSession {
-  const { record, tokens } = session
-  if (record.client === clientId || tokens.refreshToken === null) return session
-  const endsAt = Math.min(record.endsAt, tokens.expiresAt)
-  return {
-    ...session,
-    record: { ...record, endsAt },
-    tokens: { ...tokens, refreshToken: null, refreshExpiresAt: null },
-  }
 }
 
 /** As the log names the user of these tokens; undefined where nobody said whose they are. */

@@ -20,6 +20,21 @@ export interface LiveSession {
 }
 
 /**
+ * A session as this client can use it. A refresh token of another `CLIENT_ID` would be refused, and all such sessions would
+ * end at once when the variable changes: so they last as long as their access tokens.
+ */
+export function forClient(session: LiveSession, clientId: string): LiveSession {
+  const { record, tokens } = session
+  if (record.client === clientId || tokens.refreshToken === null) return session
+  const endsAt = Math.min(record.endsAt, tokens.expiresAt)
+  return {
+    ...session,
+    record: { ...record, endsAt },
+    tokens: { ...tokens, refreshToken: null, refreshExpiresAt: null },
+  }
+}
+
+/**
  * What a look at a session's record shows; see the states of a session in docs/architecture.md. A provisional session
  * shows as `live`.
  */

@@ -22,6 +22,7 @@ export {
   END_REASONS,
   type EndReason,
   type Found,
+  forClient,
   type LiveSession,
   NO_COOKIE,
   notLiveProblem,

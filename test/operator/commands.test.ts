@@ -25,7 +25,7 @@ const [A, B, C] = ['A', 'B', 'C'].map((name) => new Secret(`secret-${name}-of-th
 type RunnableCommand = Exclude<Command, { kind: 'help' | 'version' | 'wrong' }>
 
 /** An operator of a store in memory, whose clock moves by 300 ms each time it is read. */
-function createOperator(t: Test, { hasIdentity = true } = {}) {
+function createOperator(t: Test, { hasIdentity = true, clientId = null as string | null } = {}) {
   const made = memoryStore(t)
   const [out, err] = [[], []] as [string[], string[]]
   const into = (lines: string[]) =>
@@ -49,7 +49,8 @@ function createOperator(t: Test, { hasIdentity = true } = {}) {
       out.length = 0
       err.length = 0
       // These commands do not ask where the store is.
-      const config = { idleSeconds: IDLE_MS / 1_000, sessionSecrets, hasIdentity, platform: null } as never
+      const idleSeconds = IDLE_MS / 1_000
+      const config = { idleSeconds, sessionSecrets, hasIdentity, clientId, platform: null } as never
       const streams = [into(out), into(err)] as const
       const terminal = createTerminal(...streams, elapsed)
       const clock = { wall: made.now, monotonic: () => performance.now() }
@@ -327,6 +328,28 @@ t.test('explain says whose a session is, and when it ends without activity', asy
     )
     t.ok(await run({ kind: 'explain', json: true, id }))
     t.match(JSON.parse(out[0]!), { user: { id: 'a-1', name }, idleExpiresAt: idleEnd })
+  }
+})
+
+t.test('explain says that a session of another CLIENT_ID ends with its access token', async (t) => {
+  for (const [clientId, says, otherClient] of [
+    [
+      'another',
+      /CLIENT_ID is now another client, which cannot refresh it, so the session ends then\.$/,
+      true,
+    ],
+    ['app', /and is refreshed before\.$/, false],
+    [null, /and is refreshed before\.$/, false],
+  ] as const) {
+    const { made, run, out } = createOperator(t, { clientId })
+    const id = await sealedSession(made, A!)
+    const tokenEnd = new Date(made.now() + 3_600_000).toISOString()
+    t.ok(await run({ kind: 'explain', json: false, id }))
+    t.match(out.at(-1), says)
+    t.ok(await run({ kind: 'explain', json: true, id }))
+    const facts = JSON.parse(out[0]!)
+    t.match(facts, { otherClient, refreshable: !otherClient, accessTokenExpiresAt: tokenEnd })
+    t.equal(facts.expiresAt === tokenEnd, otherClient, 'its absolute limit')
   }
 })
 

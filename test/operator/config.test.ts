@@ -45,6 +45,16 @@ t.test('a command for the sessions of a user reads whether the platform is asked
   t.equal(read('missing.json', false), false, 'no other command reads it')
 })
 
+t.test('a command that explains sessions reads CLIENT_ID where it is set', async (t) => {
+  const read = (env: Record<string, string>, client = true) => {
+    const parsed = parseOperatorConfig({ ...REDIS, ...env }, { ...NOTHING, client })
+    return parsed.ok ? parsed.config.clientId : parsed.faults.length
+  }
+  t.equal(read({ CLIENT_ID: 'client-1' }), 'client-1')
+  t.equal(read({}), null)
+  t.equal(read({ CLIENT_ID: 'client-1' }, false), null)
+})
+
 t.test('every fault in the needed variables is listed', async (t) => {
   const faultsOf = (env: Record<string, string>, needs = ALL): readonly string[] => {
     const parsed = parseOperatorConfig(env, needs)
