@@ -1,5 +1,6 @@
+import dns from 'node:dns'
 import http from 'node:http'
-import net, { isIP, isIPv6, type Socket } from 'node:net'
+import net, { isIP, isIPv6, type LookupFunction, type Socket } from 'node:net'
 import tls from 'node:tls'
 import { buildConnector } from 'undici'
 import { type Egress, type EgressProxy, proxyFor, withoutBrackets } from './config/egress.ts'
@@ -16,6 +17,27 @@ export class EgressFailure extends Error {
   }
 }
 
+const LOOKUPS = new Map<string, Parameters<LookupFunction>[2][]>()
+
+/**
+ * As `dns.lookup`, but connections that need the same name share one look-up while it is under way: the system makes two at
+ * once, so a name whose DNS is silent would keep all others waiting.
+ */
+export const sharedLookup: LookupFunction = (host, options, done) => {
+  const name = JSON.stringify([host, options])
+  const known = LOOKUPS.get(name)
+  if (known !== undefined) {
+    known.push(done)
+    return
+  }
+  const waiting = [done]
+  LOOKUPS.set(name, waiting)
+  dns.lookup(host, options, (...result) => {
+    LOOKUPS.delete(name)
+    for (const each of waiting) each(...result)
+  })
+}
+
 /** Connects to the host of this URL, through its proxy if it has one. No environment variable of Node turns TLS checks off. */
 export function connectorTo(url: string, egress: Egress, timeoutMs: number): buildConnector.connector {
   return connectorBy(proxyFor(egress, url), timeoutMs)
@@ -23,7 +45,7 @@ export function connectorTo(url: string, egress: Egress, timeoutMs: number): bui
 
 /** As `connectorTo`, by this proxy; null: straight. */
 export function connectorBy(proxy: EgressProxy | null, timeoutMs: number): buildConnector.connector {
-  const connector = buildConnector({ rejectUnauthorized: true, timeout: timeoutMs })
+  const connector = buildConnector({ rejectUnauthorized: true, timeout: timeoutMs, lookup: sharedLookup })
   return proxy === null ? connector : throughProxy(proxy, connector, timeoutMs)
 }
 
@@ -57,7 +79,7 @@ export function throughProxy(
     const isHttps = target.protocol === 'https:'
     const authority = hostAndPort(withoutBrackets(target.hostname), target.port || (isHttps ? 443 : 80))
     const variable = isHttps ? 'HTTPS_PROXY' : 'HTTP_PROXY'
-    const tcp = net.connect({ host: proxy.host, port: proxy.port, noDelay: true })
+    const tcp = net.connect({ host: proxy.host, port: proxy.port, noDelay: true, lookup: sharedLookup })
     // TLS above it reports what fails; without a listener the process would end.
     tcp.on('error', () => {})
     let isDone = false

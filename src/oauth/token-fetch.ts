@@ -1,7 +1,7 @@
 import net, { type Socket } from 'node:net'
 import { Agent, buildConnector, Client, type Dispatcher, Pool } from 'undici'
 import { type Egress, type EgressProxy, proxyFor } from '../config/egress.ts'
-import { throughProxy } from '../egress.ts'
+import { sharedLookup, throughProxy } from '../egress.ts'
 import { type HttpResponse, NoTokenResponse } from './token-response.ts'
 
 /** Bounds of one token request. */
@@ -64,7 +64,7 @@ export function createTokenFetch({
   }
   // One connector for all connections, which share its TLS sessions. TLS checks are set here, so that no environment
   // variable of Node switches them off.
-  const connector = buildConnector({ timeout: timeoutMs, rejectUnauthorized: true })
+  const connector = buildConnector({ timeout: timeoutMs, rejectUnauthorized: true, lookup: sharedLookup })
   let reuseAfter = Number.NEGATIVE_INFINITY
   // Some servers end each connection after its response without announcing it, as the next request leaves. One that is
   // idle is ended here before such a server would.
@@ -125,7 +125,12 @@ class ResettableClient extends Client {
         // Only a plain TCP socket can be reset, so TLS gets one of ours to work on.
         const tcp =
           target.protocol === 'https:'
-            ? net.connect({ host: target.hostname, port: Number(target.port || 443), noDelay: true })
+            ? net.connect({
+                host: target.hostname,
+                port: Number(target.port || 443),
+                noDelay: true,
+                lookup: sharedLookup,
+              })
             : null
         const secured = tcp === null ? target : { ...target, httpSocket: tcp }
         connector(secured as buildConnector.Options, (...[error, socket]) => {
