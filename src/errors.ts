@@ -49,6 +49,8 @@ interface ProblemOptions {
   cause?: unknown
   /** The likely cause in words, for the log, never for the response. */
   reason?: string
+  /** True of an answer that is part of normal use although its status is 5xx: it is no fault in log, metrics or traces. */
+  isExpected?: boolean
 }
 
 /** An error that is sent as `application/problem+json` (RFC 9457). Made by `problem()`. */
@@ -58,6 +60,7 @@ export class Problem extends Error {
   readonly title: string
   readonly detail: string | undefined
   readonly reason: string | undefined
+  readonly isExpected: boolean
   readonly headers: Record<string, string>
   readonly members: Record<string, string>
 
@@ -69,6 +72,7 @@ export class Problem extends Error {
     this.title = TABLE[code].title
     this.detail = options.detail
     this.reason = options.reason
+    this.isExpected = options.isExpected ?? false
     this.headers = { ...EXTRA_HEADERS[code], ...options.headers }
     this.members = { ...EXTRA_MEMBERS[code], ...options.members }
   }
@@ -121,7 +125,7 @@ export function problem(code: ProblemCode, options: ProblemOptions | string = {}
 export function unavailable(
   code: 'store_unavailable' | 'authorization_server_unavailable',
   retryAfterSeconds: number,
-  options: Pick<ProblemOptions, 'cause' | 'members' | 'detail' | 'reason'> = {},
+  options: Pick<ProblemOptions, 'cause' | 'members' | 'detail' | 'reason' | 'isExpected'> = {},
 ): Problem {
   const seconds = Math.max(1, Math.ceil(retryAfterSeconds))
   return new Problem(code, { ...options, headers: { 'retry-after': String(seconds) } })

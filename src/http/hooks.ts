@@ -28,7 +28,7 @@ export interface HooksOptions {
   log: Logger
   /** How the log names the session of a request's cookie; null without a valid cookie. */
   sessionOf: (request: FastifyRequest) => string | null
-  /** Receives each finished response; seconds from the request's head to the response's end. */
+  /** Receives each finished response but expected problems; seconds from the request's head to the response's end. */
   observe: (request: { route: string; method: string; status: number }, seconds: number) => void
 }
 
@@ -113,7 +113,7 @@ export const hooks = fastifyPlugin<HooksOptions>(
       if (reply.raw.closed && (error as NodeJS.ErrnoException).code === 'ERR_STREAM_PREMATURE_CLOSE') return
       const toSend = toProblem(error)
       if (toSend.code === 'payload_too_large') leaveBodyUnread(request, reply)
-      if (toSend.status >= 500) logFault(log, request, toSend)
+      if (toSend.status >= 500 && !toSend.isExpected) logFault(log, request, toSend)
       else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
       for (const name of HEADERS_OF_FILES) reply.removeHeader(name)
       return sendProblem(request, reply, toSend)
@@ -169,11 +169,14 @@ const CLIENT_GONE = 499
 
 const READS: ReadonlySet<string> = new Set(['GET', 'HEAD'])
 
-/** `errors` logs responses from 400 on, at `info`, and from 500 on at `error`; `writes` also what may change something. */
+/** `errors` logs responses from 400 on, at `info`, and from 500 on at `error` unless expected; `writes` also what may change something. */
 function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions) {
   return function logResponse(request: FastifyRequest, response: ServerResponse, ms: number): void {
     const status = response.headersSent ? response.statusCode : CLIENT_GONE
-    observe({ route: request.routeOptions.url ?? 'none', method: request.method, status }, ms / 1_000)
+    const isExpected = request.sentProblem?.isExpected === true
+    // Alerts count any 5xx, and probes and prefetches come whether somebody uses the page or not.
+    if (!isExpected)
+      observe({ route: request.routeOptions.url ?? 'none', method: request.method, status }, ms / 1_000)
     const why = whyOf(request, response, status)
     const isLogged =
       accessLog === 'all' ||
@@ -196,7 +199,7 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
       traceId: request.traceId ?? traceIdOf(request),
     }
     const whole = why === null ? line : { ...line, ...why }
-    if (status >= 500) log.error(whole)
+    if (status >= 500 && !isExpected) log.error(whole)
     else log.info(whole)
   }
 }

@@ -31,7 +31,7 @@ import {
   STAY_SCHEMA,
 } from './session-info.ts'
 import { browserOf, createRedeem, createSignIn, type SignInFailure } from './sign-in.ts'
-import { createStart, isPrefetch, startSchema } from './start.ts'
+import { createStart, startSchema } from './start.ts'
 import { FORGET_FRAGMENT, TOKEN_FLOW } from './token-flow.ts'
 
 type Oauth = Config['oauth']
@@ -116,9 +116,9 @@ async function addLogin(scope: FastifyInstance, services: LoginOptions): Promise
       throw crossOrigin(request.headers, publicUrl)
   })
   scope.addHook('onResponse', async (request) => {
-    if (request.sentProblem === null || NO_SIGN_IN.has(request.routeOptions.url) || isPrefetch(request))
-      return
-    noteFailure(request, request.sentProblem)
+    const { sentProblem } = request
+    if (sentProblem === null || sentProblem.isExpected || NO_SIGN_IN.has(request.routeOptions.url)) return
+    noteFailure(request, sentProblem)
   })
   for (const schema of SHARED_SCHEMAS) scope.addSchema(schema)
   scope.addSchema(SIGNED_OUT_SCHEMA)

@@ -35,7 +35,7 @@ export function createStart(context: LoginContext) {
     const { headers } = request
     if (isPrefetch(request)) {
       const detail = 'A prefetch begins no sign-in: open this address instead.'
-      throw unavailable('authorization_server_unavailable', 1, { detail, reason: detail })
+      throw unavailable('authorization_server_unavailable', 1, { detail, reason: detail, isExpected: true })
     }
     const { 'sec-fetch-mode': mode, 'sec-fetch-dest': destination = 'document' } = headers
     if ((mode !== undefined && !isNavigation(request)) || FRAMED.test(destination)) {
@@ -70,7 +70,7 @@ export function createStart(context: LoginContext) {
 }
 
 /** Whether the browser fetches the page before somebody asks for it (Fetch section 3.9, `Sec-Purpose`). */
-export function isPrefetch({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
+function isPrefetch({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
   return /\bprefetch\b/i.test(String(headers['sec-purpose'] ?? ''))
 }
 

@@ -21,8 +21,11 @@ export const ready = fastifyPlugin<{ readiness: Readiness }>(async (server, { re
     },
     async handler(_request, reply) {
       const missing = await readiness.missing()
-      if (readiness.isStopping()) throw problem('shutting_down', { headers: { 'retry-after': '1' } })
-      if (missing.length > 0) throw unavailable('store_unavailable', 1, { reason: missing.join(', ') })
+      const isExpected = true
+      if (readiness.isStopping())
+        throw problem('shutting_down', { headers: { 'retry-after': '1' }, isExpected })
+      if (missing.length > 0)
+        throw unavailable('store_unavailable', 1, { reason: missing.join(', '), isExpected })
       return reply.code(204).header('cache-control', 'no-store').send()
     },
   })

@@ -80,7 +80,9 @@ function traceRequests(server: FastifyInstance, tracer: Tracer, address: Attribu
     raw.on('close', () => {
       if (!raw.headersSent) return span.end({}, 'client_gone')
       const { statusCode, writableFinished } = raw
-      const failed = statusCode >= 500 ? (request.sentProblem?.code ?? String(statusCode)) : undefined
+      const { sentProblem } = request
+      const isFault = statusCode >= 500 && sentProblem?.isExpected !== true
+      const failed = isFault ? (sentProblem?.code ?? String(statusCode)) : undefined
       span.end({ 'http.response.status_code': statusCode }, failed ?? (writableFinished ? undefined : 'cut'))
     })
     tracer.within(span, done)

@@ -197,6 +197,15 @@ t.test('with a collector', async (t) => {
     t.notOk(collector.spans().some((span) => span.traceId === traceId))
   })
 
+  await t.test('the 503 of a prefetch of the sign-in is no error', async (t) => {
+    const traceId = '4'.repeat(32)
+    const headers = { ...traceparent(traceId), 'sec-purpose': 'prefetch' }
+    t.equal((await browser.navigate('/auth/login', { headers })).status, 503)
+    const [span] = await ended(traceId, 'GET /auth/login')
+    t.match(span, { attributes: { 'http.response.status_code': 503 }, status: { code: 0 } })
+    t.notOk('error.type' in span!.attributes)
+  })
+
   await t.test('a background refresh is a trace of its own', async (t) => {
     sandbox.faults.set({ tokenLifeSeconds: 1 })
     await signInAgain('truth')

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import t from 'tap'
 import { counted } from '../flows/load.ts'
 import { isProblem } from '../helpers/browser.ts'
+import { isNoFault } from '../helpers/no-fault.ts'
 import { shared } from '../helpers/shared.ts'
 import { CLIENT, signIn } from '../helpers/system.ts'
 import { ask, field, OWN, problemOf } from '../http/wire.ts'
@@ -157,6 +158,7 @@ t.test('a prefetch begins no sign-in and is not counted', async (t) => {
   }
   t.equal((await bff.browser().navigate('/auth/login')).status, 303, 'it did not count towards the limit')
   t.equal(await failures(), before)
+  await isNoFault(t, bff, { path: '/auth/login', responses: 3 })
 })
 
 t.test('a return address under another name, or cut at an &, is refused with the right one', async (t) => {

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { isNoFault } from '../helpers/no-fault.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { opsStatus, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
@@ -23,5 +24,6 @@ t.test(
     const stopping = await ask()
     t.match([stopping.status, stopping.json()], [503, { code: 'shutting_down' }])
     t.equal((await ask('HEAD')).status, 503)
+    await isNoFault(t, bff, { path: '/auth/ready', responses: 3 })
   },
 )

@@ -78,6 +78,7 @@ t.test('every query of an alert or a panel selects documented metrics by documen
   for (const { alert, expr } of rules)
     for (const { metric } of selected(expr))
       t.ok(shown.has(metric), `the dashboard shows ${metric} of ${alert}`)
+  t.ok(shown.has('bff_build_info'), 'the dashboard shows which versions run')
 })
 
 t.test('the runbook has one section for each alert, with what users see, checks and a remedy', async (t) => {
