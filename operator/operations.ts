@@ -4,6 +4,7 @@ import { RE2JS } from 're2js'
 import type { Operation } from '../src/config/operation.ts'
 import { schemasIn } from '../src/config/operation-schema.ts'
 import { isObject, jsonPointer } from '../src/json.ts'
+import { exampleOfBody } from '../src/proxy/declared-operation.ts'
 import { VERSION } from '../src/version.ts'
 import { printable } from './in-ascii.ts'
 import { declarationsOf } from './operation-faults.ts'
@@ -16,7 +17,8 @@ const HELP = `Checks a file of declared operations, and makes typed calls of it 
 
   npm run operations -- <command> [FILE]          node dist/operations.js <command> [FILE]
 
-  check [FILE]   prints every fault of the file, one a line, or what it declares; warns of patterns that Go cannot read
+  check [FILE]   prints every fault of the file, one a line, or what it declares; warns of patterns that Go cannot
+                 read, and of bodies without an example
   types [FILE]   prints a TypeScript module with a typed call for each operation: save it beside bff-client.ts
 
   --help         prints this text
@@ -54,7 +56,10 @@ function main(args: readonly string[]): number {
     return WRONG
   }
   if (name === 'types') return print(typesOf(declared.operations))
-  for (const warning of declared.operations.flatMap(patternWarnings))
+  for (const warning of declared.operations.flatMap((each) => [
+    ...patternWarnings(each),
+    ...exampleWarnings(each),
+  ]))
     process.stderr.write(`${printable(`${path} ${warning}`)}\n`)
   const { length } = declared.operations
   return print(`${path}: ${length} ${length === 1 ? 'operation' : 'operations'}, no fault\n`)
@@ -85,6 +90,14 @@ function patternWarnings({ name, body, response }: Operation): string[] {
       found.push(`${jsonPointer(...at)}: warning: programs in Go cannot read it (RE2: ${reason})`)
     }
   }
+}
+
+/** Bodies without an example in the OpenAPI document. Where it has one, tools that try the operation send a valid body. */
+function exampleWarnings(operation: Operation): string[] {
+  const { name, body } = operation
+  if (body === null || 'types' in body || exampleOfBody(operation, body) !== undefined) return []
+  const at = jsonPointer('operations', name, 'body', 'schema')
+  return [`${at}: warning: no example can be made of it for /openapi.json: give it "examples"`]
 }
 
 function print(text: string): number {

@@ -5,6 +5,7 @@ import {
   type ParameterType,
   type QueryType,
   sameName,
+  sourcesOf,
   type UploadRules,
 } from '../config/operation.ts'
 import { forwardHeaders, parameters, problemOrPage } from '../http/openapi.ts'
@@ -62,12 +63,12 @@ const UNCHANGED = { type: 'null', description: 'Unchanged since `If-None-Match` 
 
 const NUMBERS = 'Integers within ±(2^53-1), other numbers of at most 15 significant digits.'
 
+const REPEATS = 'May repeat what the server fills in or the address names, once and with the same value:'
+
 /** As declared, with the account where the page may name it, without the demand for what the server fills in, and with an example. */
-function bodySchemaOf(
-  { name, account, parameters: ofPath }: Operation,
-  { schema, set }: BodyRules,
-  accounts: AccountRules,
-): object {
+function bodySchemaOf(operation: Operation, body: BodyRules, accounts: AccountRules): object {
+  const { name, account } = operation
+  const { schema, set } = body
   const { required = [], properties, ...rest }: BodySchema = schema ?? {}
   const needed = required.filter((member) => !Object.hasOwn(set, member))
   const ofAccount = account === 'body' ? { wac: WAC_SCHEMA } : {}
@@ -79,13 +80,39 @@ function bodySchemaOf(
     ...((properties ?? account === 'body') && { properties: { ...ofAccount, ...properties } }),
     $id: `${name}Body`,
   }
-  // What the server fills in would have to agree.
-  const filled = [...Object.keys(set), ...Object.keys(ofPath)].map(sameName)
-  const sent = Object.entries(declared.properties ?? {}).filter(
+  const example = exampleOfBody(operation, body)
+  const filled = schema?.type === 'array' ? [] : filledIn(operation, body)
+  return {
+    ...(example !== undefined && { examples: [example] }),
+    ...declared,
+    description: [
+      rest.description ?? NUMBERS,
+      ...(filled.length > 0 ? [`${REPEATS} ${filled.join(', ')}.`] : []),
+    ].join(' '),
+  }
+}
+
+/**
+ * A body that the operation takes, without what the server fills in; undefined where the schema has keywords that
+ * `exampleOf` does not follow, and no `examples`.
+ */
+export function exampleOfBody(operation: Operation, body: BodyRules): unknown {
+  const { type = 'object', required = [], properties = {}, ...rest }: BodySchema = body.schema ?? {}
+  const ofAccount = operation.account === 'body' ? { wac: WAC_SCHEMA } : {}
+  const filled = filledIn(operation, body).map(sameName)
+  const sent = Object.entries({ ...ofAccount, ...properties }).filter(
     ([member]) => !filled.includes(sameName(member)),
   )
-  const example = exampleOf({ ...declared, properties: Object.fromEntries(sent) })
-  return { description: NUMBERS, ...(example !== undefined && { examples: [example] }), ...declared }
+  const needed = required.filter((member) => !Object.hasOwn(body.set, member))
+  return exampleOf({ ...rest, type, required: needed, properties: Object.fromEntries(sent) })
+}
+
+/** The members that a body need not have and may only repeat, as they are sent. */
+function filledIn(operation: Operation, { set }: BodyRules): string[] {
+  const names = Object.keys(set)
+  const taken = new Set(names.map(sameName))
+  const others = sourcesOf(operation).filter((name) => name !== 'wac' || operation.account === 'path')
+  return [...names, ...others.filter((name) => !taken.has(sameName(name)))]
 }
 
 function schemaOf(operation: Operation, first: Operation) {

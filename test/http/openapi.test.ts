@@ -94,7 +94,19 @@ const DECLARED = JSON.stringify({
         parameters: { kind: { enum: ['a'] }, id: 'id' },
       },
       body: {
-        schema: { type: 'object', properties: { value: { type: 'number' } }, examples: [{ value: 1 }] },
+        schema: {
+          ...{ type: 'object', description: 'One value.' },
+          ...{ properties: { value: { type: 'number' } }, examples: [{ value: 1 }] },
+        },
+      },
+    },
+    Closed: {
+      ...{ method: 'PUT', path: '/{wac}/Closed' },
+      body: {
+        schema: {
+          ...{ type: 'object', additionalProperties: false },
+          properties: { wac: { type: 'string' }, floor: { type: 'integer' } },
+        },
       },
     },
   },
@@ -126,8 +138,11 @@ t.test('generators of clients can use the OpenAPI document', async (t) => {
   t.match(components.schemas.NamePointBody, {
     required: ['name'],
     examples: [{ name: 'text', floor: 1 }],
-    description: /15 significant digits/,
+    description: /15 significant digits\. May repeat .* the same value: wType, POINT_ID, wac\.$/,
   })
+  t.match(components.schemas.SetPointBody.description, /^One value\. May repeat .*: kind, id, wac\.$/)
+  t.notMatch(components.schemas.SendPointBody.description, 'May repeat')
+  t.strictSame(components.schemas.ClosedBody.examples, [{ floor: 1 }], 'wac would have to agree')
   t.notOk('wType' in components.schemas.NamePointBody.examples[0], 'the server fills it in')
   t.strictSame(components.schemas.SendPointBody.examples, [{ wac: 'DEMO' }])
   const of = (path: string, method: string) => paths[path][method]

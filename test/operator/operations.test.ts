@@ -199,6 +199,28 @@ t.test('check warns of a pattern that programs in Go cannot read', async (t) => 
   t.equal(stderr.trim().split('\n').length, 6)
 })
 
+t.test('check warns of a body of which no example can be made', async (t) => {
+  const pattern = { type: 'string', maxLength: 9, pattern: '^[a-z]{1,9}$' }
+  const write = (name: string, code: object, more = {}) => ({
+    ...{ method: 'PUT', path: `/{wac}/${name}` },
+    body: { schema: { type: 'object', properties: { code }, ...more }, set: { wType: 'Zone' } },
+  })
+  const declared = {
+    Coded: write('coded', pattern),
+    Whole: write('whole', pattern, { examples: [{ code: 'a' }] }),
+    Part: write('part', { ...pattern, examples: ['a'] }),
+    Filled: {
+      ...write('filled', {}),
+      body: { schema: { type: 'object', properties: { code: pattern } }, set: { code: 'a' } },
+    },
+    Free: { method: 'PUT', path: '/{wac}/free', body: 'any' },
+  }
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations: declared }) })
+  const { code, stderr } = await run(t, 'operations.js', {}, 'check', `${folder}/operations.json`)
+  t.equal(code, 0)
+  t.match(stderr, /^\S+ \/operations\/Coded\/body\/schema: warning: no example .* give it "examples"\n$/)
+})
+
 t.test('check names every fault at once, those with other variables included', async (t) => {
   const read = { method: 'GET', path: '/WUM', account: 'none' }
   const faulty = { Read: { ...read, formats: ['PNG'] }, Write: { ...read, method: 'TRACE' }, Other: read }
