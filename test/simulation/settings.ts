@@ -175,9 +175,9 @@ export function withCrowd(settings: Settings, { sessions, replicas, serviceMs }:
   }
 }
 
-/** What an operator sets for such a server. */
-function reuseMsOf({ rotates, graceSeconds }: ServerModel): number {
-  return (rotates ? graceSeconds : 3_600) * 1_000
+/** What an operator sets for such a server, as docs/servers.md has it. */
+function reuseMsOf({ rotates, untilUsed, graceSeconds }: ServerModel): number {
+  return (rotates && !untilUsed ? graceSeconds : 3_600) * 1_000
 }
 
 const STRICTEST = SERVER_MODELS.find(({ name }) => name === 'keycloak, rotation')!
