@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { type Config, parseConfig } from '../src/config/config.ts'
-import { pathOfOperation } from '../src/config/operation.ts'
+import { FORM_TYPES, pathOfOperation } from '../src/config/operation.ts'
 import type { Environment } from '../src/config/secrets.ts'
 import { ID, WAC } from '../src/paths.ts'
 import { checkClient } from './check-client.ts'
@@ -138,7 +138,7 @@ export async function examine(env: Environment): Promise<{ findings: Finding[]; 
   const platform = [...client, ...(page?.findings ?? []), resource.verdict]
   const findings = [
     ...configuration(parsed.warnings),
-    ...operations(config.operations),
+    ...operations(config),
     ...redis.verdicts,
     ...(egress === null ? [] : [egress]),
     // A proxy that fails is one cause: what cannot be reached through it is not said again.
@@ -166,12 +166,18 @@ function configuration(warnings: readonly string[]): Finding[] {
 }
 
 /** The declared operations, so that an operator sees what a page may call. */
-function operations(declared: Config['operations']): Finding[] {
+function operations({ operations: declared, wac: { allowed } }: Config): Finding[] {
   return declared.map((operation) => {
     const { name, method, account, body, application } = operation
     const risks = [
       ...(method === 'DELETE' ? ['deletes'] : []),
       ...(body !== null && 'schema' in body && takesAnything(body.schema) ? ['takes any body'] : []),
+      ...(body !== null && 'types' in body && body.types.some((type) => FORM_TYPES.has(type))
+        ? ['passes on forms, in whose fields some platforms find another account, id or method']
+        : []),
+      ...(application && account !== 'none' && allowed === null
+        ? ['is public in every account, since WAC_ALLOWED is not set']
+        : []),
       ...(account === 'none' ? ['belongs to no account, so WAC_ALLOWED does not limit it'] : []),
     ]
     const reader = application ? ', without a session too' : ''

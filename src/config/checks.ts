@@ -3,7 +3,7 @@ import { jsonPointer } from '../json.ts'
 import { prefixOf } from '../paths.ts'
 import { isKeyOf } from './certificates.ts'
 import { isInsecure, isLoopback, quoted } from './kinds.ts'
-import { coversPath } from './operation.ts'
+import { coversPath, FORM_TYPES } from './operation.ts'
 import {
   copyFault,
   EITHER_CASE,
@@ -161,6 +161,13 @@ export function relationWarnings(values: Values): string[] {
     warnings.push(
       'UPSTREAM_TOKEN_IN=query: a response that repeats its own address shows the access token to the page',
     )
+  }
+  for (const { name, body } of (values.WAC_ALLOWED && values.OPERATIONS_FILE?.operations) || []) {
+    const forms = body !== null && 'types' in body ? body.types.filter((type) => FORM_TYPES.has(type)) : []
+    if (forms.length > 0)
+      warnings.push(
+        `OPERATIONS_FILE ${jsonPointer('operations', name, 'body', 'types')}: a field of a form that names an account is not compared with WAC_ALLOWED (${forms.join(', ')})`,
+      )
   }
   if (values.CLIENT_FLUX_ALLOWED !== null && !values.OAUTH_FLOWS.has('client')) {
     warnings.push('CLIENT_FLUX_ALLOWED has no effect without the client flow')

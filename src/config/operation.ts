@@ -54,6 +54,12 @@ export interface UploadRules {
   readonly limitBytes: number
 }
 
+/** Some platforms take account, id or method from a field of such a body before they look at the path. */
+export const FORM_TYPES: ReadonlySet<string> = new Set([
+  'multipart/form-data',
+  'application/x-www-form-urlencoded',
+])
+
 /** An operation of the resource server as a file or `built-in.ts` declares it, checked. */
 export interface Operation {
   readonly name: string

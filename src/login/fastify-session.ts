@@ -65,15 +65,16 @@ export async function addBrowserSession(
   // The library does not tell its store which request asks. An AsyncLocalStorage would slow down every promise of the process.
   const asking = new Map<RecordKey, RequestInLog>()
   scope.decorateRequest('sessionCookie', null)
-  scope.addHook('onRequest', async (request) => {
+  scope.addHook('onRequest', async (request, { raw }) => {
     const verified = cookies.verifyIn(request.headers.cookie)
     request.sessionCookie = verified
     // The library clears a cookie whose text is not what `sign` returns now: one under an older secret, or not of ours.
     request.cookies[cookies.sessionName] = verified === null ? '' : cookies.sign(verified.sessionId)
-    if (verified !== null) asking.set(verified.recordKey, requestInLog(request))
-  })
-  scope.addHook('onResponse', async ({ sessionCookie }) => {
-    if (sessionCookie !== null) asking.delete(sessionCookie.recordKey)
+    if (verified === null) return
+    const { recordKey } = verified
+    asking.set(recordKey, requestInLog(request))
+    // Fastify has no hook for a browser that leaves.
+    raw.once('close', () => asking.delete(recordKey))
   })
   await addLibrary(scope, { ...options, asking })
 }

@@ -4,6 +4,7 @@ import { networkOf } from '../http/network-of.ts'
 import { type Logger, requestInLog } from '../log.ts'
 import type { Caller, CallerSource, Callers } from '../vault/vault.ts'
 import type { ApplicationCallers } from './application-caller.ts'
+import { overloaded } from './body-budget.ts'
 import { type AccountRules, type Call, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
 import type { ResourceClient } from './resource-client.ts'
 import type { Failure } from './response-rules.ts'
@@ -22,8 +23,6 @@ export interface ForwardOptions {
   /** Receives each call that ended: seconds, and the status of the response or 0. */
   observe: (operation: string, status: number, seconds: number) => void
   log: Logger
-  /** Of the bodies of all updates that are under way. */
-  mostBytes?: number
 }
 
 /**
@@ -51,13 +50,10 @@ type Authorized = { readonly authorization: string }
 
 export function createForward(options: ForwardOptions): Forward {
   const { callers, storeWait, application, resourceClient, accounts, observe, log } = options
-  const { mostBytes = MOST_BYTES } = options
-  let bytes = 0
 
   // No promise for a cached caller: each costs as much as a step of the work itself.
   return function forward(request, reply, outgoing) {
     request.target = outgoing
-    if (outgoing.body !== null) keep(outgoing.body.length, reply)
     const caller = callers.cached(request.headers.cookie)
     if (caller === null) {
       findAndSend(request, reply, outgoing).catch((error: unknown) => refuse(reply, error))
@@ -66,15 +62,6 @@ export function createForward(options: ForwardOptions): Forward {
     checkAccount(outgoing.wac, accounts)
     noteActivity(request, caller)
     send({ request, reply, outgoing, source: callers, resourceClient, holder: caller.key, calls: 0 }, caller)
-  }
-
-  /** Counts the body of an update until its response is over. */
-  function keep(length: number, { raw }: FastifyReply): void {
-    if (bytes + length > mostBytes) throw overloaded()
-    bytes += length
-    raw.once('close', () => {
-      bytes -= length
-    })
   }
 
   async function findAndSend(
@@ -220,14 +207,6 @@ function lacksSession(error: unknown): boolean {
 /** A browser that has left has its line in the log already. */
 function refuse(reply: FastifyReply, error: unknown): void {
   if (!reply.raw.closed) reply.send(error)
-}
-
-/** Bodies up to 10 MiB are permitted; eight of them may be under way. */
-const MOST_BYTES = 80 * 1024 * 1024
-
-function overloaded(): Problem {
-  const detail = 'Too many updates wait for the platform. This one has not been sent: try again.'
-  return problem('upstream_unavailable', { status: 503, detail, headers: { 'retry-after': '5' } })
 }
 
 const AT_ONCE = { headers: { 'retry-after': '0' } }

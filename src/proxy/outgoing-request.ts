@@ -101,9 +101,16 @@ export function queryParameters(url: string): QueryParameter[] {
       const value = decode(rawValue, parameter)
       if (OBJECTS_AS_TEXT.test(value))
         throw problem('invalid_request', `${parameter} is ${value}: give it a text or a number.`)
+      // A debugging aid of ServiceStack, which responds with the headers of the request: with the token.
+      if (isWord(name, 'debug') && isWord(value, 'requestinfo'))
+        throw problem('invalid_request', `${parameter} is not allowed.`)
       // Some servers separate parameters at semicolons: encoded, a semicolon hides no parameter from us.
       return { name, value, raw: replaceEach(raw, ';', '%3B') }
     })
+}
+
+function isWord(text: string, word: string): boolean {
+  return text.trim().toLowerCase() === word
 }
 
 /** As `replaceAll`, which takes five times as long where there are thousands. */

@@ -103,16 +103,20 @@ export function createResourceClient(options: ResourceClientOptions): ResourceCl
     readerTimeoutMs = 60_000,
   } = options
   const base = new URL(options.baseUrl)
-  const places = (kept: boolean): Places => ({
-    connections: new Connections({ origin: base.origin, proxy, timeoutMs, most: connections, kept }),
+  const places = (kept: boolean, part = 1): Places => ({
+    connections: new Connections({
+      ...{ origin: base.origin, proxy, timeoutMs, kept },
+      most: Math.ceil(connections * part),
+    }),
     waiting: new Set(),
-    shares: kept ? new Shares(share) : new Shares(share, MOST_WAITING_BYTES),
+    shares: new Shares(Math.ceil(share * part), kept ? Number.POSITIVE_INFINITY : MOST_WAITING_BYTES),
   })
   let open = 0
   let whenIdle: (() => void) | null = null
   const shared: Shared = {
     kept: places(true),
     fresh: places(false),
+    uploads: places(false, UPLOADS_PART),
     prefix: prefixOf(base),
     tokenIn,
     via: options.via ?? true,
@@ -138,7 +142,8 @@ export function createResourceClient(options: ResourceClientOptions): ResourceCl
     },
     async close() {
       if (open > 0) await new Promise<void>((resolve) => (whenIdle = resolve))
-      await Promise.all([shared.kept, shared.fresh].map(({ connections }) => connections.destroy()))
+      const all = [shared.kept, shared.fresh, shared.uploads]
+      await Promise.all(all.map(({ connections }) => connections.destroy()))
     },
   }
 }
@@ -147,6 +152,8 @@ export function createResourceClient(options: ResourceClientOptions): ResourceCl
 interface Shared {
   kept: Places
   fresh: Places
+  /** A browser may take hours for one: it must not wait where updates do. */
+  uploads: Places
   /** The path of the base URL. */
   prefix: string
   tokenIn: 'header' | 'query'
@@ -181,6 +188,8 @@ type Phase =
   | 'ended' // everything is written, the browser has not taken it all
   | 'over' // the outcome is given; what still comes is dropped
 
+/** Of the connections and of a holder's share. */
+const UPLOADS_PART = 1 / 4
 /** Of the updates of one holder. */
 const MOST_WAITING_BYTES = 16 * 1024 * 1024
 /** What a call that waits takes besides its body: its connection, the parsed head, the objects of the framework. */
@@ -246,7 +255,9 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
     this.onOutcome = onOutcome
     // An update must not be sent twice. If the peer closed a kept connection just then, it would be unknown whether the
     // update arrived, so each update gets a new connection.
-    this.own = isRepeatable(call.outgoing) ? shared.kept : shared.fresh
+    const { fresh, uploads } = shared
+    const isUpload = call.outgoing.uploadLength !== null
+    this.own = isRepeatable(call.outgoing) ? shared.kept : isUpload ? uploads : fresh
     this.share = this.own.shares.of(call.holder)
     const { outgoing, request, authorization, traceparent, requestId } = call
     const { method, accept, contentType, body, uploadLength } = outgoing

@@ -10,6 +10,7 @@ import type { AuthorizationClient } from '../oauth/client.ts'
 import type { Callers } from '../vault/vault.ts'
 import { type ApplicationCallers, createApplicationCallers } from './application-caller.ts'
 import { createApplicationToken } from './application-token.ts'
+import { createBodyBudget } from './body-budget.ts'
 import { declaredOperations } from './declared-operation.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFlux } from './get-flux.ts'
@@ -122,6 +123,12 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
     }
   }
 
+  const countBody = createBodyBudget(upstream.bodyLimitBytes)
+  function requireReadable(request: FastifyRequest, reply: FastifyReply): void {
+    requireJson(request)
+    countBody(request, reply)
+  }
+
   const operations = [
     getFlux(accounts, clientFluxAllowed === '*' || (clientFluxAllowed?.size ?? 0) > 0),
     ...updateSite(accounts),
@@ -130,7 +137,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
   await scope.register(async function withBodies(embodied) {
     embodied.addHook('onRequest', requireCookie)
     for (const one of operations)
-      if (one.body !== null && !('types' in one.body)) addOperation(embodied, one, requireJson)
+      if (one.body !== null && !('types' in one.body)) addOperation(embodied, one, requireReadable)
     await embodied.register(async function withUploads(uploads) {
       leaveBodies(uploads)
       for (const one of operations) {

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { compileBodySchema } from '../../src/config/operation.ts'
 import { readOperations } from '../../src/config/operations-file.ts'
 import { codeBlocks } from '../helpers/documentation.ts'
-import { configOf, type Env, faultsOf } from './environment.ts'
+import { configOf, type Env, faultsOf, warningsOf } from './environment.ts'
 
 const GOOD = { method: 'GET', path: '/{wac}/things/{thingId}', parameters: { thingId: 'integer' } }
 const WRITE = { ...GOOD, method: 'PUT', body: { any: true } }
@@ -463,6 +463,17 @@ t.test('an identity names a GET without parameters, and where its answer has id 
   ]
   for (const [change, fault, operation] of cases) t.strictSame(read(change, operation).faults, [fault], fault)
   t.match(readOperations('{"operations":{},"identity":"Me"}').faults, ['/identity must be an object'])
+})
+
+t.test('a form that is uploaded is a warning while WAC_ALLOWED is set', async (t) => {
+  const upload = (type: string) =>
+    fileOf(t, { Put: { method: 'PUT', path: '/{wac}/a', body: { types: ['image/png', type], limit: 1 } } })
+  const form = upload('multipart/form-data')
+  t.match(warningsOf({ ...form, WAC_ALLOWED: 'DEMO' }), [
+    /^OPERATIONS_FILE \/operations\/Put\/body\/types: .* not compared with WAC_ALLOWED \(multipart\/form-data\)$/,
+  ])
+  t.strictSame(warningsOf(form), [])
+  t.strictSame(warningsOf({ ...upload('image/gif'), WAC_ALLOWED: 'DEMO' }), [])
 })
 
 t.test('an identity of an account needs WAC', async (t) => {

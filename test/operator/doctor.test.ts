@@ -102,10 +102,12 @@ t.test('a sound deployment', async (t) => {
       WriteThings: { method: 'PUT', path, body: 'any' },
       WriteOthers: { method: 'PUT', path: '/{wac}/others', body: { schema: { type: 'object' } } },
       ListWUMs: { method: 'GET', path: '/WUM', account: 'none' },
+      PutForm: { method: 'PUT', path: '/{wac}/forms', body: { types: ['multipart/form-data'], limit: 10 } },
+      ListOpen: { method: 'GET', path: '/{wac}/open', application: true },
     }
     const folder = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
     const OPERATIONS_FILE = `${folder}/operations.json`
-    const { lines } = await doctor({ ...env, OPERATIONS_FILE })
+    const { lines } = await doctor({ ...env, OPERATIONS_FILE, OAUTH_FLOWS: 'code,client' })
     t.match(
       lines.filter((line) => line.slice(6, 26).trim() === 'operation'),
       [
@@ -114,6 +116,8 @@ t.test('a sound deployment', async (t) => {
         /^warn .*WriteThings: PUT .*takes any body/,
         /^warn .*WriteOthers: PUT .*takes any body/,
         /^warn .*ListWUMs: GET \/WUM belongs to no account/,
+        /^warn .*PutForm: PUT .*passes on forms/,
+        /^warn .*ListOpen: GET .*without a session too is public in every account/,
       ],
     )
     const origin = lines.find((line) => line.includes('public origin'))

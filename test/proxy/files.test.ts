@@ -346,6 +346,24 @@ t.test('an upload may take longer than other requests, as long as it goes on', a
   t.equal((await answer).status, 204)
 })
 
+t.test('slow uploads of a session wait for each other, and no update waits for them', async (t) => {
+  const seen: (string | undefined)[] = []
+  const system = await ready(t, async (incoming, response) => {
+    seen.push(incoming.method)
+    for await (const _ of incoming);
+    response.writeHead(204).end()
+  })
+  const uploads = Array.from({ length: 9 }, () => begin(t, system, 10))
+  for (const { sending } of uploads) sending.write('12345')
+  await until('a share of them has begun', () => seen.length === 8)
+  const JSON_BODY: Question['headers'] = [['Content-Type', 'application/json']]
+  const update = { method: 'POST', body: '[{"name":"a"}]', headers: JSON_BODY }
+  t.equal((await system.send('/data/DEMO/things', update)).status, 204)
+  t.strictSame(seen, [...Array(8).fill('PUT'), 'POST'])
+  for (const { sending } of uploads) sending.end('67890')
+  for (const { answer } of uploads) t.equal((await answer).status, 204)
+})
+
 t.test('an upload that stops is given up, and one that the other side keeps waiting is not', async (t) => {
   const source = new PassThrough()
   const stalled = new Promise<void>((resolve) => uploadOf(source as never, 20, resolve))

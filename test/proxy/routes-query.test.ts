@@ -182,6 +182,13 @@ t.test(
   },
 )
 
+t.test('what makes ServiceStack respond with the headers of the request is 400', async (t) => {
+  const { get, refused } = await proxyCaller()
+  for (const query of ['debug=requestinfo', 'a=1&DEBUG=%20RequestInfo'])
+    refused(t, await get(`/flux/a?${query}`), /is not allowed/, query)
+  t.equal((await get('/flux/a?debug=1&info=requestinfo')).status, 200)
+})
+
 t.test('a query of more than 100 parameters is 400', async (t) => {
   const { get, sent, refused } = await proxyCaller()
   t.equal((await get(`/flux/a?${'a&'.repeat(99)}b`)).status, 200)

@@ -1,4 +1,3 @@
-import { EventEmitter } from 'node:events'
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { problem } from '../../src/errors.ts'
@@ -160,37 +159,6 @@ function forwarded(outcomes: Outcome[], renewed: () => Promise<{ authorization: 
   })
   return { sent, observed, reply }
 }
-
-t.test('updates of all sessions keep so many bytes at most, and what would keep more is 503', async (t) => {
-  const waits: ((outcome: Outcome) => void)[] = []
-  const forward = createForward({
-    callers: {
-      cached: () => ({ authorization: 'Bearer a' }),
-      noteActivity() {},
-    } as unknown as ForwardOptions['callers'],
-    storeWait: (_response, ask) => ask(),
-    application: null,
-    resourceClient: { send: (_call, onOutcome) => void waits.push(onOutcome) },
-    accounts: { default: null, allowed: null },
-    observe() {},
-    log: createLog('silent'),
-    mostBytes: 100,
-  })
-  const update = (length: number) => {
-    const raw = new EventEmitter()
-    const request = { id: 'r', headers: {}, raw: {}, ip: '127.0.0.1' }
-    forward(request as never, { raw } as never, outgoing({ body: Buffer.alloc(length) }))
-    return () => raw.emit('close')
-  }
-  const full = { code: 'upstream_unavailable', status: 503, headers: { 'retry-after': '5' } }
-  const end = update(60)
-  t.throws(() => update(41), full)
-  update(40)
-  t.throws(() => update(1), full)
-  end()
-  update(60)
-  t.equal(waits.length, 3)
-})
 
 const FINISHED: Outcome = { kind: 'finished', status: 200 }
 const REFUSED: Outcome = { kind: 'token_refused', namesInvalidToken: true, status: 401 }
