@@ -72,6 +72,13 @@ export async function checkClient(
     const wrong = await redeem(as({ clientSecret: new Secret(never()) }))
     const revocation =
       oauth.revocationUrl === null ? null : await client.revoke(new Secret(never()), 'refresh_token')
+    if (isUnauthorized(code) && code.words === wrong.words) {
+      // glewlwyd says the same to a callback that is not registered.
+      const isAccepted = oauth.revocationUrl !== null && revocation === null
+      return isAccepted
+        ? [wrongCallback(code), judgeRevocation(null, { oauth, fitsAll: false })]
+        : [wrongClient(code, oauth)]
+    }
     const isSplit = refresh.kind === 'client' || REFUSES_CLIENT.test(revocation?.reason ?? '')
     // A server that takes only the one here and only the other there has to permit one of them at both.
     const fitsAll = isSplit && (await redeem(as({ clientAuth: otherMethod(oauth) }))).kind === 'grant'
@@ -142,6 +149,18 @@ function wrongClient({ reason }: Said, oauth: Config['oauth']): Finding {
   )
 }
 
+function isUnauthorized({ words }: Said): boolean {
+  return words?.endsWith(' unauthorized_client') === true
+}
+
+/** The finding where the revocation endpoint accepts a client that is refused for a code. */
+function wrongCallback({ reason }: Said): Finding {
+  return fault(
+    CHECK,
+    `the token endpoint refuses the client or its callback (${reason.split(':')[0]}), and OAUTH_REVOCATION_URL accepts the client: check the registered callback first, then CLIENT_SECRET and CLIENT_ID`,
+  )
+}
+
 type ClientAuth = Config['oauth']['clientAuth']
 
 function methodOf(clientAuth: ClientAuth): string {
@@ -178,12 +197,9 @@ function judgeClient(
 ): Finding {
   const { oauth } = asked
   const { flows } = oauth
-  if (code.words?.endsWith(' unauthorized_client')) {
-    if (code.words === wrong.words) return wrongClient(code, oauth)
-    // A server that refuses the flow alone has accepted the secret.
-    if (flows.has('code'))
-      return fault(CHECK, 'the client of CLIENT_ID may not use the code flow: permit it at the platform')
-  }
+  // A server that refuses the flow alone has accepted the secret.
+  if (isUnauthorized(code) && flows.has('code'))
+    return fault(CHECK, 'the client of CLIENT_ID may not use the code flow: permit it at the platform')
   if (refresh.kind === 'client') return otherWay('for a refresh', asked)
   const isRefreshed = flows.has('code') || flows.has('password')
   if (isRefreshed && refresh.words === '400 unauthorized_client')

@@ -20,7 +20,7 @@ type Led =
   /** To the callback, with these parameters. */
   | { readonly kind: 'back'; readonly params: URLSearchParams }
   /** To a page of the authorization server, or away from it. `hops`: redirects before. */
-  | { readonly kind: 'page'; readonly response: Response; readonly hops: number }
+  | { readonly kind: 'page'; readonly path: string; readonly response: Response; readonly hops: number }
 
 /** The findings, and by how many milliseconds this clock is ahead of the server's; null when unknown. */
 interface SignInCheck {
@@ -64,7 +64,7 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
       if (hops === 0 && next?.origin === start.origin && next.pathname === `${start.pathname}/`)
         return { kind: 'slash' }
       if (next === null || next.origin !== start.origin || hops === MOST_REDIRECTS)
-        return { kind: 'page', response, hops }
+        return { kind: 'page', path: new URL(url).pathname, response, hops }
       url = next.href
     }
   }
@@ -115,7 +115,7 @@ function judge(led: Led, config: Config): Finding {
     const { words, remedy, setting } = objection
     return fault(CHECK, `the authorization server refuses the request (${words}): ${remedy}`, setting)
   }
-  const { response, hops } = led
+  const { path, response, hops } = led
   const { status } = response
   if (status < 400) {
     const where = hops > 0 || status >= 300 ? 'redirects to a page' : 'shows a page'
@@ -123,6 +123,11 @@ function judge(led: Led, config: Config): Finding {
   }
   if (hops === 0 && (status === 404 || status === 405))
     return fault(CHECK, `there is no sign-in page (status ${status}): check ${PAGE_VARIABLES}`)
+  if (status === 404)
+    return fault(
+      CHECK,
+      `the server redirects to ${inAscii(path).slice(0, 200)}, where it has no page (status 404), so no user can sign in: ask the platform`,
+    )
   if (hops === 0 && status >= 500)
     return fault(CHECK, `the sign-in page fails (status ${status}): ask the platform`)
   const fixed = oauth.redirect === 'fixed' ? '' : '; if they are right, set OAUTH_REDIRECT=fixed'

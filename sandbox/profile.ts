@@ -15,6 +15,7 @@ export type AnswerName =
   | 'code: verifier'
   | 'client: wrong'
   | 'client: wrong, with a refresh token'
+  | 'client: wrong, at the revocation'
   | 'client: wrong method'
   | 'grant type: unknown'
   | 'database away'

@@ -277,6 +277,7 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       ...each(CODES, refusal(403, 'invalid_code')),
       'client: wrong': refusal(403, 'unauthorized_client'),
       'client: wrong, with a refresh token': { status: 400 },
+      'client: wrong, at the revocation': { status: 401 },
       'revocation: done': { status: 200 },
       'revocation: unknown': { status: 200 },
       ...each(['authorize: client', 'authorize: callback'], { status: 403 }),

@@ -64,7 +64,7 @@ export function createTokenEndpoint(context: GrantContext & { answers: Answers }
   function clientError(
     form: URLSearchParams,
     headers: IncomingHttpHeaders,
-    use: 'code' | 'refresh' | 'other',
+    use: 'code' | 'refresh' | 'revocation' | 'other',
   ): SandboxResponse | null {
     const { clientAuth, publicClient } = faults.current()
     const basic = basicCredentials(headers.authorization)
@@ -76,7 +76,7 @@ export function createTokenEndpoint(context: GrantContext & { answers: Answers }
       clientAuth === 'any' ||
       clientAuth === way ||
       (clientAuth === 'any-for-codes' && (use === 'code' || way === 'basic')) ||
-      (clientAuth === 'post-for-tokens' && (use === 'other') === (way === 'basic'))
+      (clientAuth === 'post-for-tokens' && (use === 'revocation' || use === 'other') === (way === 'basic'))
     if (isKnown && isOffered) return null
     // RFC 6749 section 5.2 requires a challenge if the client sent an Authorization header.
     const challenge =
@@ -87,6 +87,7 @@ export function createTokenEndpoint(context: GrantContext & { answers: Answers }
     )
     const names: AnswerName[] = ['client: wrong']
     if (use === 'refresh') names.unshift('client: wrong, with a refresh token')
+    if (use === 'revocation') names.unshift('client: wrong, at the revocation')
     if (isKnown) names.unshift('client: wrong method')
     return answers.token(names, plain)
   }
@@ -149,7 +150,7 @@ export function createTokenEndpoint(context: GrantContext & { answers: Answers }
       const { revocation, database } = faults.current()
       if (database === 'away') return unreachable(['revocation: database away', 'database away'])
       if (revocation === 'absent') return textResponse(404, '', 'not_found')
-      const wrong = clientError(form, headers, 'other')
+      const wrong = clientError(form, headers, 'revocation')
       if (wrong !== null) return wrong
       const token = form.get('token')
       if (token === null) return oauthError('invalid_request', 'token is missing.')

@@ -84,6 +84,28 @@ t.test(
   },
 )
 
+t.test(
+  'a client that is refused for a code and accepted at the revocation has a wrong callback',
+  async (t) => {
+    const refusal = { status: 403, body: { error: 'unauthorized_client' } }
+    const { examine } = await examineAt(t, 'glewlwyd', {}, { 'code: unknown': refusal })
+    const findings = await examine()
+    t.match(findings[0], { verdict: 'fault', message: /check the registered callback first/ })
+    t.match(findings[1], { check: 'revocation', verdict: 'ok' })
+    t.match((await examine({ OAUTH_REVOCATION_URL: '' }))[0], {
+      message: /CLIENT_SECRET or CLIENT_ID is wrong/,
+    })
+  },
+)
+
+t.test('a page to sign in on that is not there is not called a wrong client', async (t) => {
+  const { examine } = await examineAt(t, 'dex', {}, { 'authorize: callback': { status: 404 } })
+  const findings = await examine({ OAUTH_REDIRECT: 'per-login' })
+  const page = findings.find(({ check }) => check === 'sign-in page')
+  t.match(page, { verdict: 'fault', message: /redirects to \/\S+, where it has no page \(status 404\)/ })
+  t.notMatch(page?.message, /CLIENT_ID/)
+})
+
 t.test('an answer to prompt=none that any callback gets proves no callback', async (t) => {
   const { examine } = await examineAt(t, 'oidc-provider', { promptNone: 'refuse-anywhere' })
   const findings = await examine()

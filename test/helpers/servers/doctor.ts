@@ -92,6 +92,7 @@ export async function holdMatrix(
     else if (cell === 'checks nothing') t.strictSame(named(findings, 'warning'), ['issuer'], what)
     else {
       t.ok(faults.includes(cell), what)
+      if (cell === 'client') t.strictSame(faults, ['client'], what)
       t.match(findings.find(({ check }) => check === cell)?.message, words)
     }
   }
