@@ -101,6 +101,7 @@ const MESSAGES: Record<string, string> = {
 interface Problem {
   detail?: string
   reason?: EndReason | 'device'
+  loginUrl?: string
 }
 
 /**
@@ -115,6 +116,8 @@ export class BffError extends Error {
   declare readonly code: ErrorCode | null
   /** With `login_required`: why the session ended, if it did; `device`: it is bound to another device. */
   declare readonly reason: EndReason | 'device' | null
+  /** A new sign-in may help: offer it. A 503 that has it may also pass by itself, so do not call `signIn` without a click. */
+  declare readonly loginUrl: string | null
   /** For the log of the server. */
   declare readonly requestId: string | null
   /** The wait in seconds that the response asked for. */
@@ -127,6 +130,7 @@ export class BffError extends Error {
     this.status = response?.status ?? 0
     this.code = code
     this.reason = problem.reason ?? null
+    this.loginUrl = problem.loginUrl ?? null
     this.requestId = header('x-request-id')
     this.retryAfter = seconds(header('retry-after'), header('date'))
     this.body = body

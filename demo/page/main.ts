@@ -1,13 +1,14 @@
 // A page of the server: who is signed in, what it reads and changes. `client/bff-client.ts` does the work.
-import { cameBack, type Session, signIn, signOut, staySignedIn } from '../../client/bff-client.ts'
+import { cameBack, type Session, signOut, staySignedIn } from '../../client/bff-client.ts'
 import { startDeclared } from './declared.ts'
 import { byId } from './dom.ts'
 import { startFluxView } from './flux-view.ts'
-import { keepForms, restoreForms } from './kept-forms.ts'
+import { restoreForms } from './kept-forms.ts'
 import { setNotice } from './notice.ts'
 import { startScenarios } from './scenarios.ts'
 import { endingText, signInFailureText } from './session.ts'
 import { startSessionView } from './session-view.ts'
+import { goToSignIn } from './sign-in.ts'
 import { startSiteView } from './site-view.ts'
 import { startStage } from './stage.ts'
 import { createThief } from './thief.ts'
@@ -74,11 +75,6 @@ function showSession(session: Session, first: boolean): void {
   }
   const placeholder = signedIn && session.wac !== null ? `default: ${session.wac}` : 'server default'
   for (const id of ['flux-wac', 'site-wac']) byId(id, HTMLInputElement).placeholder = placeholder
-}
-
-function goToSignIn(): void {
-  keepForms()
-  void signIn().catch(() => {})
 }
 
 async function leave(): Promise<void> {

@@ -8,7 +8,11 @@ let site = null
 const say = (text) => {
   find('#status').textContent = text
 }
-const fail = (error) => say(error.message)
+const fail = (error) => {
+  say(error.message)
+  // A new sign-in may help, also where the session goes on.
+  if (error.loginUrl) sign.textContent = 'Sign in'
+}
 
 /** A declared GET. Its path is that of the file, below /data. */
 const read = async (path) => await (await request(`/data${path}`)).json()

@@ -21,11 +21,16 @@ export function showNotice(text: string): void {
 
 /** `why`: the reason of an end, the error of a sign-in, or null. */
 export function showSignInButton(why: string | null): void {
+  offerSignIn(why === null ? '' : `You are signed out (${why}).`)
+}
+
+/** For a session that goes on, too. */
+export function offerSignIn(text: string): void {
   const button = document.createElement('button')
   button.type = 'button'
   button.textContent = 'Sign in'
   button.onclick = () => {
     signIn().catch(({ message }) => showNotice(message))
   }
-  show(why === null ? '' : `You are signed out (${why}). `, button)
+  show(`${text} `, button)
 }

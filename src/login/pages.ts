@@ -88,7 +88,7 @@ export function createSignInProblemPage(script: string | undefined) {
  */
 export function navigationPage(request: FastifyRequest, reply: FastifyReply): ProblemPage {
   return (found) => {
-    const { code, status, title, detail } = found
+    const { code, status, title } = found
     const { loginUrl, reason } = found.members
     const page = { status, title, requestId: request.id }
     // A browser refreshes no device cookie for a navigation that began elsewhere. From this page it does.
@@ -100,8 +100,7 @@ export function navigationPage(request: FastifyRequest, reply: FastifyReply): Pr
     }
     return sendPage(reply, {
       ...page,
-      // The detail of other problems is for authors of pages, or names parts of the request.
-      text: reason !== undefined && detail !== undefined ? detail : dataAdvice(found),
+      text: dataAdvice(found),
       link: loginUrl ? { href: loginUrl, words: 'Sign in' } : { href: '/', words: 'Go to the start' },
     })
   }
@@ -135,7 +134,10 @@ function signInAdvice(found: Problem): string {
 }
 
 function dataAdvice(found: Problem): string {
-  const { status, code } = found
+  const { status, code, detail, members } = found
+  // Says why the session ended, or that a new sign-in may help. Other details are for authors of pages, or name parts of the request.
+  const isForUser = members.reason !== undefined || (status >= 500 && members.loginUrl !== undefined)
+  if (isForUser && detail !== undefined) return detail
   if (code === 'cross_origin') return 'Open it from a page of this site instead.'
   if (status === 401) return 'Sign in, then open this address again.'
   if (status === 403) return 'Trying again will not help: your account may not open this address.'

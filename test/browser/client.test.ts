@@ -17,8 +17,8 @@ const CLIENT = fileURLToPath(new URL('../../dist/client/bff-client.js', import.m
 const PAGE = `
 import * as bff from '/bff-client.js'
 const heard = []
-Object.assign(window, { bff, heard, error: null, failure: ({ name, status, code, reason, requestId, retryAfter, body }) =>
-  ({ name, status, code, reason, requestId: requestId !== null, retryAfter, body }) })
+Object.assign(window, { bff, heard, error: null, failure: ({ name, status, code, reason, loginUrl, requestId, retryAfter, body }) =>
+  ({ name, status, code, reason, loginUrl, requestId: requestId !== null, retryAfter, body }) })
 const show = (text) => { document.querySelector('h1').textContent = text; console.info(text) }
 const signIn = () => bff.signIn().catch((error) => show(error.code))
 if (location.pathname === '/auto') {
@@ -188,6 +188,29 @@ t.test('the client in a page', async (t) => {
     for (const tab of [first, second]) {
       t.equal((await hears(tab, false)).ended?.reason, 'refused', 'each tab hears why it ended')
     }
+  })
+
+  await t.test('a session that alone is rejected tells where a sign-in would help, and stays', async (t) => {
+    const tab = await openTab(demo, '/')
+    await tab.evaluate('void bff.signIn()')
+    await decideOnPage(tab, publicUrl)
+    await shows(tab, 'in')
+    const before = asked('/auth/login')
+    sandbox.faults.set({ tokenEndpoint: { mode: 'refuse', error: 'invalid_request' } })
+    sandbox.expireAccessTokens()
+    t.match(await failureOf(tab, 'bff.flux("power", { waitMs: 0 })'), {
+      status: 503,
+      code: 'authorization_server_unavailable',
+      loginUrl: '/auth/login',
+      retryAfter: Number,
+    })
+    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+    t.match(await tab.evaluate('bff.flux("power")'), { wType: 'Flux' }, 'the read waits until it goes on')
+    t.equal(asked('/auth/login'), before, 'no sign-in by itself')
+    sandbox.faults.set({ resource: { mode: 'status', status: 503, times: 1 } })
+    t.match(await failureOf(tab, 'bff.flux("power")'), { status: 503, loginUrl: null }, 'another failure')
+    await tab.evaluate('bff.signOut()')
+    await tab.close()
   })
 
   await t.test('it says that the page answered in place of the server', async (t) => {

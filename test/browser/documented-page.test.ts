@@ -27,6 +27,7 @@ export const showNotice = (text) => {
 }
 export const showPage = () => show('in')
 export const showSignInButton = (error) => show('out: ' + error)
+export const offerSignIn = (text) => show('offer: ' + text)
 Object.assign(window, { show, texts })
 `
 const ENTRY = `
@@ -102,7 +103,7 @@ function asked({ reverseProxy }: Demo): number {
 
 t.test('the code of docs/spa.md in a page', async (t) => {
   const demo = await startDemo(t, browser, { env: { STATIC_DIR: page, OAUTH_FLOWS: 'code,password' } })
-  const { context, reverseProxy } = demo
+  const { context, reverseProxy, sandbox } = demo
   const { publicUrl } = reverseProxy
   const tab = await context.newPage()
 
@@ -162,6 +163,15 @@ t.test('the code of docs/spa.md in a page', async (t) => {
     const download = await downloading
     t.equal(download.suggestedFilename(), 'temperature.csv')
     t.equal(await download.failure(), null)
+
+    // Longer than a read waits.
+    const headers = { 'content-type': 'application/json', 'retry-after': '60' }
+    const body = '{"error":"invalid_request"}'
+    sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 400, headers, body } })
+    sandbox.expireAccessTokens()
+    await tab.evaluate('readAndRename("Bench")')
+    await says(tab, 'offer: Try again in 60 seconds, or sign in again.')
+    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
 
     await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
     await tab.evaluate('readAndRename("Bench")')

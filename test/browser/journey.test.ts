@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
 import { metricsOf } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { type Demo, openTab, readFlux, showsState, signInByHand, startDemo } from './demo.ts'
+import { type Demo, decideOnPage, openTab, readFlux, showsState, signInByHand, startDemo } from './demo.ts'
 import { findLeaks, secretsOf } from './leaks.ts'
 
 const browser = await launchChromium(t)
@@ -43,6 +43,28 @@ t.test('a person signs in, reads, writes and signs out, and no token enters the 
     'the search would have seen a code',
   )
   t.strictSame(demo.complaints, [], 'the console is silent')
+})
+
+t.test('where a sign-in would help, the page offers it and leaves only by a click', async (t) => {
+  const demo = await startDemo(t, browser)
+  const { sandbox } = demo
+  const { publicUrl } = demo.reverseProxy
+  const page = await openTab(demo, '/')
+  await signInByHand(page, publicUrl)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'refuse', error: 'invalid_request' } })
+  sandbox.expireAccessTokens()
+  t.equal(await readFlux(page), 503)
+  await page.locator('#notice-title', { hasText: 'You are still signed in.' }).waitFor()
+  const offer = page.locator('#flux-problem .problem-sign-in')
+  await offer.waitFor()
+  t.equal(page.url(), `${publicUrl}/`)
+  await page.locator('#site-name').fill('Typed before')
+  sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+  await offer.click()
+  await decideOnPage(page, publicUrl)
+  await showsState(page, 'in')
+  t.equal(await page.locator('#site-name').inputValue(), 'Typed before')
+  t.equal(await readFlux(page), 200)
 })
 
 t.test('the search for tokens finds one that is hidden, in each place where it looks', async (t) => {

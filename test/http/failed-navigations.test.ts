@@ -1,10 +1,12 @@
 import t, { type Test } from 'tap'
 import type { Faults } from '../../sandbox/faults.ts'
+import { PROFILES } from '../../sandbox/profiles.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { PROBLEM_CODES, type ProblemCode, problem } from '../../src/errors.ts'
 import { StoreUnavailable } from '../../src/vault/store/store.ts'
 import { type Answer, type Browser, createBrowser } from '../helpers/browser.ts'
 import { signInExpired } from '../helpers/replicas.ts'
+import { startAtProfile } from '../helpers/servers/profile.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
 import { CLIENT, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { withHooks } from './hooks-server.ts'
@@ -95,8 +97,10 @@ function isJson(t: Test, { status, headers, json }: Answer, row: Row): void {
   t.match(body, { type: /^[a-z]+:\S+$/, title: /./, status, detail: /./, code })
   t.equal(body.requestId, headers['x-request-id'])
   const members = ['type', 'title', 'status', 'detail', 'code', 'requestId']
-  const ofLogin = ['loginUrl', ...('reason' in body ? ['reason'] : [])]
-  t.strictSame(Object.keys(body), code === 'login_required' ? [...members, ...ofLogin] : members)
+  const ofLogin = row.link?.href === '/auth/login' ? ['loginUrl'] : []
+  const ofEnd = code === 'login_required' && 'reason' in body ? ['reason'] : []
+  t.strictSame(Object.keys(body), [...members, ...ofLogin, ...ofEnd])
+  t.equal(body.loginUrl, ofLogin.length > 0 ? '/auth/login' : undefined)
   if (status === 401) t.match(headers['www-authenticate'], /^Session /)
   if (status === 503 || status === 429) t.match(headers['retry-after'], /^[1-9]\d*$/)
 }
@@ -146,10 +150,15 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
       row(400, 'invalid_request', to(`/auth/login?flow=${PLANTED}`), {
         text: 'The parameter flow must be code.',
       }),
-      row(400, 'invalid_request', to(`/auth/callback/${NONCE}?code=a&code=${PLANTED}`), {
-        text: 'The parameter code is repeated.',
-      }),
-      row(400, 'invalid_request', to(`/auth/callback/${NONCE}?${PLANTED}=1`), {
+      row(
+        400,
+        'invalid_request',
+        () => bff.browser().navigate(`/auth/callback/${NONCE}?code=a&code=${PLANTED}`),
+        {
+          text: 'The parameter code is repeated.',
+        },
+      ),
+      row(400, 'invalid_request', () => bff.browser().navigate(`/auth/callback/${NONCE}?${PLANTED}=1`), {
         text: 'Exactly one of the parameters code and error is expected.',
       }),
       row(400, 'login_failed', to(`/auth/callback/${PLANTED}?code=${PLANTED}`), {
@@ -258,6 +267,25 @@ t.test('a call of data that fails gets a page in a navigation, and a problem in 
   const unavailable = { ...data(503, 'authorization_server_unavailable', flux), faults }
   await check(t, [unavailable], { sandbox: own, browser: expired })
 })
+
+t.test(
+  'a grant that is dead in unknown words offers a sign-in, in a navigation and in a script',
+  async (t) => {
+    const { sandbox, bff } = await startAtProfile(t, PROFILES.glewlwyd!, { env: { OAUTH_REFUSED_GRANT: '' } })
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    sandbox.revokeAll()
+    sandbox.expireAccessTokens()
+    const rejected = {
+      ...data(503, 'authorization_server_unavailable', '/flux/a'),
+      text: 'The authorization server refreshes no tokens of this session now. A new sign-in may help.',
+      link: { href: '/auth/login', words: 'Sign in' },
+    }
+    await check(t, [rejected], { sandbox, browser })
+    await signIn(browser, sandbox)
+    t.equal((await browser.fetch('/flux/a')).status, 200, 'which helps')
+  },
+)
 
 t.test('no text of an address reaches a page of /auth, and other paths answer in JSON', async (t) => {
   const { port } = await shared()

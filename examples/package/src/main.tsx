@@ -6,15 +6,19 @@ import { showInVue } from './vue'
 
 function App({ signInError }: { signInError: string | null }) {
   const [notice, setNotice] = useState(signInError ?? '')
-  const explain = (error: unknown) =>
+  const [canHelp, setCanHelp] = useState(false)
+  const explain = (error: unknown) => {
     setNotice(error instanceof BffError ? `${error.message} (${error.requestId})` : String(error))
+    // A new sign-in may help, also where the session goes on.
+    setCanHelp(error instanceof BffError && error.loginUrl !== null)
+  }
   const session = useSession(explain)
   const read = () => flux<{ name: string }>('temperature').then(({ name }) => setNotice(name), explain)
   if (session === undefined) return <p role="status">{notice}</p>
   return (
     <>
       <p role="status">{notice}</p>
-      {!session.authenticated && (
+      {(canHelp || !session.authenticated) && (
         <button type="button" onClick={() => signIn().catch(explain)}>
           Sign in
         </button>

@@ -32,6 +32,8 @@ function attempt(task: () => Promise<unknown>): void {
     // The listener shows the end of a session.
     if (error instanceof bff.BffError && error.code === 'login_required') return
     say(error instanceof Error ? error.message : String(error))
+    // Only offered: the session may recover.
+    if (error instanceof bff.BffError && error.loginUrl !== null) part('sign-in').hidden = false
   })
 }
 
