@@ -5,13 +5,14 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { handleHelpAndVersion } from '../src/version.ts'
 import { startFront } from './front.ts'
+import { serverVariables, TOKEN_SECONDS } from './settings.ts'
 
 handleHelpAndVersion(
   process.argv.slice(2),
@@ -34,8 +35,6 @@ With SERVER_URL and SANDBOX_URL it starts neither of the two, and puts one origi
 `,
 )
 
-/** Short, so that the refreshes can be watched. */
-const TOKEN_SECONDS = 20
 /** Time limit for the children to end; longer than the server's SHUTDOWN_SECONDS below. */
 const END_MS = 8_000
 /** Variables of the caller's environment that Node needs. Server variables are not inherited. */
@@ -102,22 +101,9 @@ async function run(): Promise<void> {
     PORT: '0',
     TRUST_PROXY: '127.0.0.1/32',
     OPS_PORT: String(opsPort),
-    PUBLIC_URL: publicUrl,
-    AUTH_URL: sandboxUrl,
-    BASE_URL: sandboxUrl,
-    ...(Object.keys(profile).length === 0 ? { OAUTH_REVOCATION_URL: `${sandboxUrl}/oauth/revoke` } : {}),
-    CLIENT_ID: client.id,
-    CLIENT_SECRET: client.secret,
     SESSION_SECRET: randomBytes(32).toString('base64url'),
-    SESSION_STORE: 'memory',
-    WAC: 'DEMO',
     STATIC_DIR: process.env.STATIC_DIR ?? join(dist, 'demo'),
-    REFRESH_AHEAD_SECONDS: '6',
-    REFRESH_THRESHOLD_SECONDS: '3',
-    SHUTDOWN_SECONDS: '5',
-    OPERATIONS_FILE: operations,
-    ...variablesFor(operations),
-    ...profile,
+    ...serverVariables({ publicUrl, sandboxUrl, profile, client, operations }),
     ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS'),
     ...given('STATIC_CSP', 'STATIC_REFERRER_POLICY', 'STATIC_PERMISSIONS_POLICY'),
   })
@@ -143,19 +129,6 @@ function start(file: string, env: Record<string, string>): ChildProcess {
     void end(1)
   })
   return child
-}
-
-/** The server's variables with which it accepts this file, in which the sandbox has found no fault. */
-function variablesFor(path: string): Record<string, string> {
-  const file = JSON.parse(readFileSync(path, 'utf8')) as {
-    operations: Record<string, { account?: string; application?: boolean }>
-  }
-  const declared = Object.values(file.operations)
-  const namesNoAccount = declared.some(({ account, application }) => account === 'none' && !application)
-  return {
-    OAUTH_FLOWS: declared.some(({ application }) => application) ? 'code,client' : 'code',
-    ...(namesNoAccount ? {} : { WAC_ALLOWED: 'DEMO,ACME' }),
-  }
 }
 
 /** Those variables of the caller's environment that are set. */

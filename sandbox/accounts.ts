@@ -7,7 +7,7 @@ export type Accounts = ReturnType<typeof createAccounts>
 /** The users, the one client, and their permissions. */
 export function createAccounts({ settings }: { settings: Settings }) {
   const { client, users, wacs } = settings
-  const callbackHost = new URL(client.callback).hostname
+  const { hostname: callbackHost, origin: callbackOrigin } = new URL(client.callback)
 
   function signIn(username: string, password: string): SandboxUser | null {
     const user = users.find((candidate) => candidate.username === username)
@@ -47,6 +47,11 @@ export function createAccounts({ settings }: { settings: Settings }) {
     mayEnter(username: string | null, wac: string): boolean {
       const user = users.find((candidate) => candidate.username === username)
       return user?.wacs === undefined || user.wacs.includes(wac)
+    },
+
+    /** Whether a browser may go back to this address after a sign-out: it is on the origin of the registered callback. */
+    isSignedOutUri(address: string): boolean {
+      return URL.canParse(address) && new URL(address).origin === callbackOrigin
     },
 
     isWac(wac: string): boolean {

@@ -65,6 +65,12 @@ export function registerAuthorizationServer(
     )
     app.post(url, decide)
   }
+  if (profile?.paths.endSession !== undefined)
+    app.get(
+      profile.paths.endSession,
+      { exposeHeadRoute: false },
+      page((request) => authorize.endSession(queryOf(request))),
+    )
   for (const path of Object.keys(profile?.pages ?? {}))
     app.get(
       path,

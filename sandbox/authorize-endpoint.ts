@@ -1,7 +1,7 @@
 import type { Accounts } from './accounts.ts'
 import type { Answers } from './answers.ts'
 import type { Authorizations } from './authorizations.ts'
-import { refusalPage, signInPage } from './authorize-page.ts'
+import { refusalPage, signedOutPage, signInPage } from './authorize-page.ts'
 import type { FaultSwitches } from './faults.ts'
 import type { AnswerName, Stage } from './profile.ts'
 import type { SandboxResponse } from './response.ts'
@@ -161,6 +161,18 @@ export function createAuthorizeEndpoint({
   }
 
   return {
+    /**
+     * Where users sign out (OpenID Connect RP-Initiated Logout 1.0): sends the browser back. This server keeps no
+     * sign-in in the browser, so none is left to end: each sign-in asks for the password.
+     */
+    endSession(query: URLSearchParams): SandboxResponse {
+      const back = query.get('post_logout_redirect_uri') ?? ''
+      const isClient = query.get('client_id') === settings.client.clientId
+      if (!isClient || !accounts.isSignedOutUri(back)) return signedOutPage()
+      const headers = { location: new URL(back).href, 'cache-control': 'no-store' }
+      return { status: 302, headers, body: Buffer.alloc(0), outcome: 'signed_out' }
+    },
+
     /** The first request. */
     show(query: URLSearchParams): SandboxResponse {
       const request = read(query, 'request')

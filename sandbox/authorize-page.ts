@@ -55,6 +55,13 @@ The access is for <span id="scope">${escapeMarkup(scope)}</span>.</p>`
   return withHeaders(response, PAGE_HEADERS)
 }
 
+/** Where a sign-out ends that names no address of the application to go back to. */
+export function signedOutPage(): SandboxResponse {
+  const body = `<h1>You are signed out of the sandbox platform</h1>
+<p class="soft">Go back to the application.</p>`
+  return withHeaders(textResponse(200, page('Signed out', body), 'signed_out'), PAGE_HEADERS)
+}
+
 /** The page for a request that must not lead to a redirect (RFC 6749 section 4.1.2.1). */
 export function refusalPage(reason: string, outcome: string): SandboxResponse {
   const body = `<h1>This sign-in cannot go on</h1>

@@ -59,7 +59,7 @@ export interface Profile {
   readonly measuredOn: string
   /** What makes it special, in a line. */
   readonly special: string
-  /** Its paths as they are documented, a slash at the end included; `revoke` and `endSession`: null where it has none. */
+  /** Its paths as they are documented, a slash at the end included; `revoke`: null where it has none. */
   readonly paths: {
     readonly base: string
     readonly authorize: string

@@ -1,19 +1,23 @@
-import t from 'tap'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import { serverVariables, TOKEN_SECONDS } from '../../demo/settings.ts'
 import { environmentFor } from '../../sandbox/profile.ts'
-import { PROFILES } from '../../sandbox/profiles.ts'
+import { PROFILES, READINGS } from '../../sandbox/profiles.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Browser } from '../helpers/browser.ts'
 import { codeBlock, tableRows } from '../helpers/documentation.ts'
+import { freePort } from '../helpers/ports.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { documented, HEADINGS, PAGE } from '../helpers/servers/documented.ts'
 import { startAtProfile } from '../helpers/servers/profile.ts'
-import { decide, signIn } from '../helpers/system.ts'
+import { CLIENT, decide, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { read } from '../repository/files.ts'
 
 t.jobs = 3
 
 const ORIGIN = 'https://auth.example.com'
+const OPERATIONS = fileURLToPath(new URL('../../demo/page/operations.json', import.meta.url))
 
 t.test('the page on servers has the environment, version and day of each profile', async (t) => {
   t.strictSame(Object.keys(HEADINGS).sort(), Object.keys(PROFILES).sort())
@@ -76,10 +80,9 @@ for (const [name, heading] of Object.entries(HEADINGS)) {
       await signIn(signedOut, sandbox)
       t.equal((await signedOut.fetch('/flux/temperature')).status, 200)
       const bearer = bearerOf(sandbox)
-      t.equal(
-        (await signedOut.fetch('/auth/logout', { method: 'POST' })).status,
-        profile.paths.endSession ? 200 : 204,
-      )
+      const out = await signedOut.fetch('/auth/logout', { method: 'POST' })
+      t.equal(out.status, profile.paths.endSession ? 200 : 204)
+      if (out.status === 200) await comesBack(t, String(out.json().endSessionUrl), bff.publicUrl)
       t.equal((await signedOut.fetch('/flux/temperature')).status, 401)
       if (profile.paths.revoke !== null)
         await until('the refresh token and the access token are revoked', async () => {
@@ -121,6 +124,35 @@ for (const [name, heading] of Object.entries(HEADINGS)) {
     sandbox.faults.set({ database: 'there' })
     await until('it goes on', async () => (await browser.fetch('/flux/temperature')).status === 200)
   })
+}
+
+for (const [name, options] of [
+  ...Object.entries(PROFILES).map(([name, profile]) => [name, { profile }] as const),
+  ...Object.entries(READINGS).map(([name, faults]) => [name, { faults }] as const),
+])
+  t.test(`in the demo with SANDBOX_PROFILE=${name} a user signs in, reads and signs out`, async (t) => {
+    const port = await freePort()
+    const publicUrl = `http://localhost:${port}`
+    const { clientId: id, clientSecret: secret } = CLIENT
+    const client = { ...CLIENT, callback: `${publicUrl}/auth/callback` }
+    const sandbox = await startSandbox(t, { ...options, client, tokenLifeSeconds: TOKEN_SECONDS })
+    const { url: sandboxUrl, env: profile } = sandbox
+    const setting = { publicUrl, sandboxUrl, profile, client: { id, secret }, operations: OPERATIONS }
+    const bff = await startBff(t, sandbox, { PORT: String(port), ...serverVariables(setting) })
+    const browser = bff.browser()
+    const back = await signIn(browser, sandbox, '/')
+    t.equal(back.status, 303, back.text)
+    t.equal((await browser.fetch('/flux/temperature')).status, 200)
+    const out = await browser.fetch('/auth/logout', { method: 'POST' })
+    t.equal(out.status, profile.OAUTH_END_SESSION_URL === undefined ? 204 : 200)
+    if (out.status === 200) await comesBack(t, String(out.json().endSessionUrl), publicUrl)
+    t.equal((await browser.fetch('/flux/temperature')).status, 401)
+  })
+
+/** Where the browser ends that is sent to sign out at the authorization server. */
+async function comesBack(t: Test, endSessionUrl: string, publicUrl: string): Promise<void> {
+  const { status, headers } = await fetch(endSessionUrl, { redirect: 'manual' })
+  t.strictSame([status, headers.get('location')], [302, `${publicUrl}/`])
 }
 
 /** The access token that the resource server received last. */

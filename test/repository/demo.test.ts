@@ -60,6 +60,17 @@ t.test('the demo serves its page on all addresses of localhost and signs in at i
   await t.rejects(fetch(sandboxUrl), 'the sandbox is gone')
 })
 
+t.test('with SANDBOX_PROFILE=keycloak a sign-out leads there and back to the page', async (t) => {
+  const { url, sandboxUrl } = await startDemo(t, { SANDBOX_PROFILE: 'keycloak' })
+  const browser = createBrowser(url)
+  await signIn(browser, { url: sandboxUrl })
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  const { endSessionUrl } = (await browser.fetch('/auth/logout', { method: 'POST' })).json()
+  t.match(endSessionUrl, `${sandboxUrl}/realms/REALM/`)
+  const { status, headers } = await fetch(String(endSessionUrl), { redirect: 'manual' })
+  t.strictSame([status, headers.get('location')], [302, `${url}/`])
+})
+
 t.test('the demo starts with a file that has everything, and serves its operations', async (t) => {
   const building = {
     path: '/{wac}/Infrastructure/Building/{buildingId}',

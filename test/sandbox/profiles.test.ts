@@ -245,6 +245,25 @@ t.test('a sign-in at Dex ends the refresh token of the one before, and not its a
   t.equal(await client.said(client.refresh(other.refresh_token)), '500 invalid_request')
 })
 
+t.test('a sign-out at the server leads back to the origin of the callback, and to no other', async (t) => {
+  const { sandbox, paths } = await clientOf(t, 'keycloak')
+  const { clientId: client_id } = CLIENT
+  const home = new URL('/', CLIENT.callback).href
+  const signOut = async (query: Record<string, string>) => {
+    const url = `${sandbox.url}${paths.endSession}?${new URLSearchParams(query)}`
+    const { status, headers } = await fetch(url, { redirect: 'manual' })
+    return [status, headers.get('location')]
+  }
+  t.strictSame(await signOut({ client_id, post_logout_redirect_uri: home }), [302, home])
+  for (const query of [
+    { client_id },
+    { client_id, post_logout_redirect_uri: 'http://other.example/' },
+    { client_id, post_logout_redirect_uri: 'javascript:alert(1)' },
+    { client_id: 'other', post_logout_redirect_uri: home },
+  ])
+    t.strictSame(await signOut(query), [200, null], JSON.stringify(query))
+})
+
 t.test('with its database away a server answers as it was measured', async (t) => {
   for (const [name, refreshed, revoked] of [
     ['keycloak', '500 unknown_error', '500 unknown_error'],
