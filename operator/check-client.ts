@@ -24,6 +24,12 @@ interface Said {
   readonly description: string | null
 }
 
+export interface ClientCheck {
+  readonly findings: readonly Finding[]
+  /** The token endpoint takes the client, so that another refusal has a cause of its own. */
+  readonly isAccepted: boolean
+}
+
 /**
  * Presents a code, a refresh token and a token to revoke that cannot exist, and once a secret that is wrong. The three
  * endpoints must agree about the client (a server may take the secret in the body for a code and by Basic for the
@@ -31,7 +37,7 @@ interface Said {
  */
 export async function checkClient(
   config: Pick<Config, 'oauth' | 'egress' | 'publicUrl'>,
-): Promise<Finding[]> {
+): Promise<ClientCheck> {
   const { oauth, egress } = config
   const opened: AuthorizationClient[] = []
   const as = (change: Partial<Pick<Config['oauth'], 'clientSecret' | 'clientAuth'>>): AuthorizationClient => {
@@ -54,14 +60,20 @@ export async function checkClient(
   try {
     const code = await redeem(client)
     const lost = whereLost(code, oauth.tokenUrl)
-    if (lost !== null) return [lost]
+    if (lost !== null) return { findings: [lost], isAccepted: false }
     if (code.kind === 'granted')
-      return [warning(CHECK, 'the token endpoint grants tokens for a code that cannot exist: check AUTH_URL')]
+      return {
+        findings: [
+          warning(CHECK, 'the token endpoint grants tokens for a code that cannot exist: check AUTH_URL'),
+        ],
+        isAccepted: true,
+      }
     if (code.kind === 'client') {
-      const another = await redeem(as({ clientAuth: otherMethod(oauth) }))
-      return [
-        another.kind === 'grant' ? otherWay('here', { oauth, fitsAll: true }) : wrongClient(code, oauth),
-      ]
+      const isAccepted = (await redeem(as({ clientAuth: otherMethod(oauth) }))).kind === 'grant'
+      return {
+        findings: [isAccepted ? otherWay('here', { oauth, fitsAll: true }) : wrongClient(code, oauth)],
+        isAccepted,
+      }
     }
     const refresh = readOutcome(
       await client.refresh(new Secret(never()), {
@@ -75,19 +87,21 @@ export async function checkClient(
     if (isUnauthorized(code) && code.words === wrong.words) {
       // glewlwyd says the same to a callback that is not registered.
       const isAccepted = oauth.revocationUrl !== null && revocation === null
-      return isAccepted
+      const findings = isAccepted
         ? [wrongCallback(code), judgeRevocation(null, { oauth, fitsAll: false })]
         : [wrongClient(code, oauth)]
+      return { findings, isAccepted }
     }
     const isSplit = refresh.kind === 'client' || REFUSES_CLIENT.test(revocation?.reason ?? '')
     // A server that takes only the one here and only the other there has to permit one of them at both.
     const fitsAll = isSplit && (await redeem(as({ clientAuth: otherMethod(oauth) }))).kind === 'grant'
-    return [
+    const findings = [
       judgeClient({ code, refresh, wrong }, { oauth, fitsAll }),
       ...(oauth.revocationUrl === null
         ? []
         : [judgeRevocation(revocation?.reason ?? null, { oauth, fitsAll })]),
     ]
+    return { findings, isAccepted: true }
   } finally {
     await Promise.all(opened.map((server) => server.close()))
   }
@@ -145,7 +159,7 @@ function wrongClient({ reason }: Said, oauth: Config['oauth']): Finding {
   const copied = copyFault(oauth.clientSecret.reveal())
   return fault(
     CHECK,
-    `the token endpoint refuses the client (${reason.split(':')[0]}): CLIENT_SECRET or CLIENT_ID is wrong${copied === null ? '' : `; CLIENT_SECRET ${copied}`}, or the client is not registered for ${methodOf(oauth.clientAuth)}`,
+    `the token endpoint refuses the client (${reason.split(':')[0]}): CLIENT_SECRET or CLIENT_ID is wrong${copied === null ? '' : `; CLIENT_SECRET ${copied}`}, or the client is not registered for ${methodOf(oauth.clientAuth)}, or the server cannot look it up now: check its health first`,
   )
 }
 

@@ -3,6 +3,7 @@ import { SYSTEM_CLOCK } from '../src/clock.ts'
 import type { Config } from '../src/config/config.ts'
 import { createAuthorizationClient } from '../src/oauth/client.ts'
 import { redirectUriOf } from '../src/oauth/redirect-uri.ts'
+import type { ClientCheck } from './check-client.ts'
 import { get, type Response, unreachable, withSlash } from './http.ts'
 import { inAscii } from './in-ascii.ts'
 import { objectionIn } from './objection.ts'
@@ -30,8 +31,14 @@ interface SignInCheck {
   readonly isReached: boolean
 }
 
-/** Asks for the page that users sign in on, with this client and this callback. Null where no flow needs one. */
-export async function checkSignInPage(config: Config): Promise<SignInCheck | null> {
+/**
+ * Asks for the page that users sign in on, with this client and this callback. Null where no flow needs one. `client`: a
+ * server that does not take the client elsewhere, since it cannot look it up, shows an error here whatever the callback.
+ */
+export async function checkSignInPage(
+  config: Config,
+  client: Promise<Pick<ClientCheck, 'isAccepted'>>,
+): Promise<SignInCheck | null> {
   const { oauth, egress } = config
   const responseType = oauth.flows.has('code') ? 'code' : 'token'
   if (!oauth.flows.has(responseType)) return null
@@ -71,7 +78,8 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
 
   try {
     const led = await lead({})
-    const first = judge(led, config)
+    const isError = led.kind === 'page' && led.response.status >= 400
+    const first = judge(led, config, { isClientAccepted: !isError || (await client).isAccepted })
     const isGood = first.verdict === 'ok'
     // An answer at our callback has proven both, unless another callback gets the same one.
     const unknownScope = isGood ? await lead({ scope: `doctor-${nonce}` }) : null
@@ -93,6 +101,10 @@ export async function checkSignInPage(config: Config): Promise<SignInCheck | nul
   }
 }
 
+const NOT_LOOKED_AT = warning(
+  CHECK,
+  'shows an error, which proves nothing until the fault of client is repaired: the server may not know the client now',
+)
 const PROVEN = ok(CHECK, 'the server accepts this client and callback')
 
 /** `Date` has whole seconds, so its middle is half a second later. */
@@ -100,7 +112,7 @@ export function aheadOf(date: number | null): number | null {
   return date === null ? null : Date.now() - date - 500
 }
 
-function judge(led: Led, config: Config): Finding {
+function judge(led: Led, config: Config, { isClientAccepted }: { isClientAccepted: boolean }): Finding {
   const { oauth } = config
   if (led.kind === 'failed') return fault(CHECK, unreachable('sign-in page', led.reason, PAGE_VARIABLES))
   if (led.kind === 'slash')
@@ -130,6 +142,7 @@ function judge(led: Led, config: Config): Finding {
     )
   if (hops === 0 && status >= 500)
     return fault(CHECK, `the sign-in page fails (status ${status}): ask the platform`)
+  if (!isClientAccepted) return NOT_LOOKED_AT
   const fixed = oauth.redirect === 'fixed' ? '' : '; if they are right, set OAUTH_REDIRECT=fixed'
   const registered =
     oauth.redirect === 'fixed'

@@ -127,15 +127,16 @@ export async function examine(env: Environment): Promise<{ findings: Finding[]; 
     }
   }
   const { config } = parsed
+  const asked = checkClient(config)
   const [redis, egress, client, page, resource, origin] = await Promise.all([
     checkRedis(config.store),
     checkEgress(config),
-    checkClient(config),
-    checkSignInPage(config),
+    asked,
+    checkSignInPage(config, asked),
     checkResourceServer(config),
     checkPublicOrigin(config),
   ])
-  const platform = [...client, ...(page?.findings ?? []), resource.verdict]
+  const platform = [...client.findings, ...(page?.findings ?? []), resource.verdict]
   const findings = [
     ...configuration(parsed.warnings),
     ...operations(config),

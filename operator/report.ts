@@ -32,6 +32,11 @@ export function fault(check: string, message: string, setting: string | null = n
   return found(check, { verdict: 'fault', message, setting })
 }
 
+/** The draft of a measurement without a result. */
+export function notMeasured(why: string): Draft {
+  return { verdict: 'warning', value: 'not measured', message: `not measured: ${why}` }
+}
+
 /** A finding about the environment or a file of the operator, in their own words. */
 export function ofEnvironment(verdict: 'warning' | 'fault', text: string): Finding {
   return { check: 'configuration', verdict, value: null, message: printable(text), setting: null }

@@ -63,7 +63,9 @@ export function createAuthorizeEndpoint({
     const isClient = query.get('client_id') === settings.client.clientId && !repeated('client_id')
     const isCallback =
       !repeated('redirect_uri') && accounts.isRedirectUri(redirectUri, faults.current().exactRedirect)
-    const { pkce, nonce, promptNone } = faults.current()
+    const { pkce, nonce, promptNone, database } = faults.current()
+    if (database === 'away' && answers.authorize('authorize: database away') !== null)
+      return page('authorize: database away', 'The database cannot be reached.', 'fault')
     const isSilent = query.get('prompt') === 'none'
     if (isSilent && promptNone === 'refuse-anywhere') return redirectBack(back, { error: 'login_required' })
     if (!isClient || !isCallback) {

@@ -23,6 +23,7 @@ export type AnswerName =
   | 'revocation: unknown'
   | 'revocation: database away'
   | 'authorize: client'
+  | 'authorize: database away'
   | 'authorize: callback'
   | 'authorize: scope'
   | 'authorize: no challenge'

@@ -533,7 +533,7 @@ export const PROFILES: Readonly<Record<string, Profile>> = {
       'revocation: done': { status: 200 },
       'revocation: unknown': { status: 200 },
       'revocation: database away': { status: 200 },
-      ...each(['authorize: client', 'authorize: callback'], HYDRA_ERROR_PAGE),
+      ...each(['authorize: client', 'authorize: callback', 'authorize: database away'], HYDRA_ERROR_PAGE),
       'authorize: scope': {
         back: {
           error: 'invalid_scope',

@@ -4,8 +4,8 @@ import type { Config } from '../../src/config/config.ts'
 import type { GrantedTokens, TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import { additionTo } from '../addition.ts'
-import type { Draft, Report } from '../report.ts'
-import type { Guard } from './measure.ts'
+import { type Draft, notMeasured, type Report } from '../report.ts'
+import { type Acceptance, type Guard, SILENT } from './measure.ts'
 import type { Operator } from './operator.ts'
 import { reasonOf, type SignedIn, type SignIns } from './sign-in.ts'
 
@@ -23,10 +23,11 @@ interface Context {
   signIns: SignIns
 }
 
-/** What a refresh does to the refresh token. `used`: the one that it used up, for the question how long it is granted again. */
+/** What a refresh does to the refresh token. */
 interface Rotation {
   readonly held: Held
-  readonly used: { readonly token: Secret; readonly at: number } | null
+  /** Whether it brings a new one and uses up the old one. */
+  readonly rotates: boolean
 }
 
 /**
@@ -41,7 +42,6 @@ export async function measureRefresh(
 ): Promise<Rotation | null> {
   const before = tokens.refreshToken
   if (before === null) return null
-  const at = SYSTEM_CLOCK.monotonic()
   const { outcome, response } = await signIns.refresh(before)
   if (outcome.kind !== 'granted') {
     report.add('rotation', {
@@ -60,7 +60,7 @@ export async function measureRefresh(
       value: rotates,
       message: rotates
         ? 'a refresh brings a new refresh token'
-        : 'a refresh leaves the refresh token as it is',
+        : `a refresh leaves the refresh token as it is: ${ENDS_WITH_IT}`,
     })
   const life = response?.expires_in
   if (life !== undefined && fresh.lifeSeconds !== tokens.lifeSeconds)
@@ -69,32 +69,39 @@ export async function measureRefresh(
       message: `after a refresh an access token lives ${report.quote(String(life))} seconds, not as after a sign-in`,
     })
   report.add('old access token', describeOld(guard, await guard.accepts(tokens.accessToken)))
-  if (fresh.refreshToken !== null) return { held, used: rotates ? { token: before, at } : null }
+  if (fresh.refreshToken !== null) return { held, rotates }
 
   const again = await signIns.refresh(before)
+  if (again.outcome.kind !== 'granted' && !isRefusal(again.outcome)) {
+    report.add('rotation', noVerdict(again.outcome))
+    return null
+  }
   if (again.outcome.kind !== 'granted') {
     report.add('rotation', {
       verdict: 'fault',
       value: 'last use',
       message: `a refresh brings no refresh token, and ends the one that was presented (${reasonOf(again.outcome)}): a session lasts two access tokens. Let the server issue a new refresh token with each refresh`,
     })
-    return { held: { ...held, refreshToken: null }, used: null }
+    return { held: { ...held, refreshToken: null }, rotates: false }
   }
   report.add('rotation', {
     value: false,
-    message: 'a refresh brings no refresh token, and leaves the old one as it is',
+    message: `a refresh brings no refresh token, and leaves the old one as it is: ${ENDS_WITH_IT}`,
   })
   const newest = heldOf(again.outcome.tokens, before)
   hold(newest)
-  return { held: newest, used: null }
+  return { held: newest, rotates: false }
 }
+
+const ENDS_WITH_IT = 'a session ends with it, whatever SESSION_MAX_SECONDS says'
 
 function heldOf({ accessToken, refreshToken, expiresAt }: GrantedTokens, before: Secret): Held {
   return { accessToken, refreshToken: refreshToken ?? before, expiresAt }
 }
 
-function describeOld(guard: Guard, old: Awaited<ReturnType<Guard['accepts']>>): Draft {
+function describeOld(guard: Guard, old: Acceptance): Draft {
   if (guard.closed !== null) return notMeasured(guard.closed)
+  if (old === 'silent') return notMeasured(SILENT)
   if (old === 'unknown') return { verdict: 'warning', value: 'unknown', message: UNKNOWN }
   if (old === 'accepted') return { value: true, message: 'still works after a refresh' }
   return guard.isRecognised
@@ -113,10 +120,6 @@ function describeOld(guard: Guard, old: Awaited<ReturnType<Guard['accepts']>>): 
 const UNKNOWN =
   'not measured: a good token and a bad one get the same status here. Give --flux WAC/ID of a flux that this account may read'
 
-export function notMeasured(why: string): Draft {
-  return { verdict: 'warning', value: 'not measured', message: `not measured: ${why}` }
-}
-
 /** Whether one more sign-in of the same user ends the tokens from before. */
 export async function measureSecondSignIn(
   { report, signIns }: Context,
@@ -129,7 +132,7 @@ export async function measureSecondSignIn(
   const second = await signIns.signIn()
   if (second === null) return
   hold(second.tokens)
-  const access = guard.closed === null ? await guard.accepts(before.accessToken) : 'unknown'
+  const access = guard.closed === null ? await guard.accepts(before.accessToken) : 'silent'
   const refresh = before.refreshToken === null ? null : (await signIns.refresh(before.refreshToken)).outcome
   if (refresh?.kind === 'granted') hold(heldOf(refresh.tokens, before.refreshToken!))
   report.add(check, describeSecond(access, refresh, guard))
@@ -137,24 +140,22 @@ export async function measureSecondSignIn(
 
 type NotGranted = Exclude<TokenOutcome, { kind: 'granted' }>
 
-function describeSecond(
-  access: Awaited<ReturnType<Guard['accepts']>>,
-  refresh: TokenOutcome | null,
-  guard: Guard,
-): Draft {
+function describeSecond(access: Acceptance, refresh: TokenOutcome | null, guard: Guard): Draft {
   if (refresh !== null && refresh.kind !== 'granted' && !isRefusal(refresh)) return noVerdict(refresh)
   if (refresh?.kind === 'granted' || (refresh === null && access === 'accepted'))
     return { value: 'keeps', message: 'the tokens from before still work: a user may have several devices' }
+  if (refresh === null && access === 'silent') return notMeasured(guard.closed ?? SILENT)
   if (refresh === null && access === 'unknown')
-    return guard.closed === null
-      ? { verdict: 'warning', value: 'unknown', message: UNKNOWN }
-      : notMeasured(guard.closed)
-  if (access === 'accepted')
+    return { verdict: 'warning', value: 'unknown', message: UNKNOWN }
+  if (refresh !== null && access !== 'refused') {
+    const other =
+      access === 'accepted' ? 'the access token still works' : 'whether the access token does was not seen'
     return {
       verdict: 'warning',
       value: 'ends refresh',
-      message: `the access token from before still works, and its refresh token does not (${refresh === null ? '' : reasonOf(refresh)}): the older device of a user is signed out at its next refresh`,
+      message: `the refresh token from before does not work (${reasonOf(refresh)}), and ${other}: the older device of a user is signed out at its next refresh`,
     }
+  }
   return {
     verdict: 'warning',
     value: 'ends',
@@ -171,7 +172,8 @@ function isRefusal(outcome: NotGranted): boolean {
 }
 
 function noVerdict(outcome: NotGranted): Draft {
-  return notMeasured(`the token endpoint failed meanwhile (${reasonOf(outcome)}). Run this again`)
+  const what = isRefusal(outcome) ? 'refuses a refresh' : 'failed'
+  return notMeasured(`the token endpoint ${what} meanwhile (${reasonOf(outcome)}). Run this again`)
 }
 
 /** What the token endpoint says to a refresh token that it never issued, and whether that would end a session. */
@@ -188,6 +190,7 @@ function describeRefused(outcome: TokenOutcome, known: Config['oauth']['refusedG
       value: 'granted',
       message: 'a refresh token that was never issued is granted tokens',
     }
+  if (outcome.answer === undefined) return noVerdict(outcome)
   const words = reasonOf(outcome)
   if (outcome.kind === 'refused') return { value: outcome.reason, message: `is recognised: ${words}` }
   const own = refusedGrantOf(outcome)
@@ -219,7 +222,8 @@ export async function measureWrongSecret(
   refused: TokenOutcome,
   last: Held | undefined,
 ): Promise<void> {
-  if (refused.kind === 'granted' || refused.answer?.code === 'invalid_grant') return
+  if (refused.kind === 'granted' || refused.answer === undefined || refused.answer.code === 'invalid_grant')
+    return
   if (last === undefined || last.refreshToken === null) return
   const { outcome } = await signIns.refresh(last.refreshToken, new Secret(`doctor-${randomUUID()}`))
   if (outcome.kind === 'granted')
@@ -228,10 +232,9 @@ export async function measureWrongSecret(
       value: 'granted',
       message: 'a wrong secret is accepted: register the client as confidential',
     })
-  const one = outcome.answer
-  const other = refused.answer
-  const isSame =
-    one !== undefined && other !== undefined && one.status === other.status && one.code === other.code
+  const { answer } = outcome
+  if (answer === undefined) return report.add('wrong secret', noVerdict(outcome))
+  const isSame = answer.status === refused.answer.status && answer.code === refused.answer.code
   report.add(
     'wrong secret',
     isSame
@@ -245,44 +248,55 @@ export async function measureWrongSecret(
   )
 }
 
-/** Seconds after its first use at which a used refresh token is presented again. */
-const DELAYS = [0, 10, 30, 60, 180, 300]
+/**
+ * Seconds after its first use at which a used refresh token is presented again: one less than the periods that servers
+ * are given, since the server has counted from before its answer came.
+ */
+const DELAYS = [0, 9, 29, 59, 179, 299]
 
-/** For how long a used refresh token is granted again. Asks first: a server that detects reuse ends the sign-in. */
+/**
+ * For how long a used refresh token is granted again. Asks first: a server that detects reuse ends the sign-in. `newest`:
+ * the tokens that came last. Its refresh token is used up here, so that nobody has used what came for it meanwhile.
+ */
 export async function measureReuse(
   { config, report, signIns, operator }: Context & { operator: Operator },
-  rotation: Rotation | null,
+  { rotation, newest }: { rotation: Rotation | null; newest: Held | undefined },
   hold: (held: Held) => void,
   delays: readonly number[] = DELAYS,
 ): Promise<void> {
   const check = 'refresh token reuse'
-  if (rotation === null || rotation.held.refreshToken === null) return
-  const { used } = rotation
+  const used = newest?.refreshToken ?? null
+  if (rotation === null || rotation.held.refreshToken === null || used === null) return
   const { reuseSeconds } = config.refresh
-  if (used === null)
+  if (!rotation.rotates)
     return report.add(check, {
       value: 3_600,
       message: 'the refresh token stays good, so a replica that dies during a refresh costs no session',
       setting: reuseSeconds === 3_600 ? null : 'OAUTH_REUSE_SECONDS=3600',
     })
   report.say(
-    `May a used refresh token be presented again, to see for how long it is granted (up to ${delays.at(-1)! / 60} minutes)? A server that detects reuse then ends the first sign-in of this run. Type yes to go on:`,
+    `May a used refresh token be presented again, to see for how long it is granted (up to ${Math.ceil(delays.at(-1)! / 60)} minutes)? A server that detects reuse then ends a sign-in of this run. Type yes to go on:`,
   )
   if ((await operator.answer()) !== 'yes')
     return report.add(check, { value: 'skipped', message: 'not measured: the answer was not yes' })
+  const { outcome: first } = await signIns.refresh(used)
+  const usedAt = SYSTEM_CLOCK.monotonic()
+  if (first.kind !== 'granted') return report.add(check, noVerdict(first))
+  hold(heldOf(first.tokens, used))
   let longest: number | null = null
   let refusedAfter = Number.POSITIVE_INFINITY
   for (const delay of delays) {
-    await operator.unlessStopped(waitUntil(used.at + delay * 1_000))
-    const { outcome } = await signIns.refresh(used.token)
+    await operator.unlessStopped(waitUntil(usedAt + delay * 1_000))
+    const after = Math.floor((SYSTEM_CLOCK.monotonic() - usedAt) / 1_000)
+    const { outcome } = await signIns.refresh(used)
     if (outcome.kind !== 'granted' && !isRefusal(outcome) && longest === null)
       return report.add(check, noVerdict(outcome))
     if (outcome.kind !== 'granted') {
-      if (isRefusal(outcome)) refusedAfter = delay
+      if (isRefusal(outcome)) refusedAfter = after
       break
     }
-    hold(heldOf(outcome.tokens, used.token))
-    longest = delay
+    hold(heldOf(outcome.tokens, used))
+    longest = after
   }
   report.add(check, describeReuse({ longest, refusedAfter, reuseSeconds }))
 }
@@ -304,14 +318,27 @@ function describeReuse({
   const setting = isTooLong || isTooShort ? `OAUTH_REUSE_SECONDS=${longest ?? 0}` : null
   const verdict = isTooLong ? 'warning' : 'ok'
   const after = isTooLong ? `: with OAUTH_REUSE_SECONDS=${reuseSeconds} sessions may end` : ''
-  const isRefused = longest === null || longest === 0
-  const message = isRefused
-    ? 'a used refresh token is refused: a replica that is killed during a refresh costs its session, unless the server has a grace period that can be set'
-    : `a used refresh token is granted again for at least ${longest} seconds`
-  return { verdict, value, message: `${message}${after}`, setting }
+  return {
+    verdict,
+    value,
+    message: `a used refresh token is ${wordsOf(longest, refusedAfter)}${after}`,
+    setting,
+  }
+}
+
+function wordsOf(longest: number | null, refusedAfter: number): string {
+  if (longest === null)
+    return 'refused: a replica that is killed during a refresh costs its session, unless the server has a grace period that can be set'
+  const refused =
+    refusedAfter === Number.POSITIVE_INFINITY ? '' : `, and refused ${refusedAfter} seconds after its use`
+  if (longest > 0) return `granted again for at least ${longest} seconds${refused}`
+  return refused === ''
+    ? 'granted again at once, and for how long was not seen'
+    : `granted again at once${refused}: the server counts the uses, or its grace period is shorter`
 }
 
 async function waitUntil(instant: number): Promise<void> {
-  const ms = instant - SYSTEM_CLOCK.monotonic()
-  if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
+  // A timer may fire a little early.
+  for (let ms = instant - SYSTEM_CLOCK.monotonic(); ms > 0; ms = instant - SYSTEM_CLOCK.monotonic())
+    await new Promise((resolve) => setTimeout(resolve, Math.ceil(ms)))
 }

@@ -6,7 +6,7 @@ import { Secret } from '../../src/secret.ts'
 import { measureDraft, patternsFor } from '../draft/draft.ts'
 import type { Pattern } from '../draft/pattern.ts'
 import { printable } from '../in-ascii.ts'
-import { createReport, ofEnvironment, type Report } from '../report.ts'
+import { createReport, notMeasured, ofEnvironment, type Report } from '../report.ts'
 import {
   type Held,
   measureRefresh,
@@ -14,7 +14,6 @@ import {
   measureReuse,
   measureSecondSignIn,
   measureWrongSecret,
-  notMeasured,
 } from './grants.ts'
 import {
   measureFlux,
@@ -169,7 +168,7 @@ async function measure(
       const rotation = await measureRefresh(context, first, guard, hold)
       const refused = await measureRefusedGrant(context)
       await measureSecondSignIn(context, rotation?.held ?? first.tokens, guard, hold)
-      await measureReuse(context, rotation, hold, options.reuseDelays)
+      await measureReuse(context, { rotation, newest: held.at(-1) }, hold, options.reuseDelays)
       await measureWrongSecret(context, refused, held.at(-1))
     }
   } catch (error) {
@@ -234,7 +233,11 @@ async function endTokens({ config, report, signIns }: Context, held: readonly He
   report.add(
     'tokens',
     failures.length === 0
-      ? { value: 'revoked', message: 'the tokens of this run are revoked' }
+      ? {
+          value: 'revoked',
+          message:
+            'the authorization server has revoked the tokens of this run: a resource server that caches its answers may take them longer',
+        }
       : {
           verdict: 'warning',
           value: until,

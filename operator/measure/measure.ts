@@ -6,12 +6,15 @@ import { valuesIn } from '../../src/proxy/invalid-token.ts'
 import { Secret } from '../../src/secret.ts'
 import { type Addition, additionTo } from '../addition.ts'
 import { hasParameter } from '../objection.ts'
-import type { Draft, Report } from '../report.ts'
+import { type Draft, notMeasured, type Report } from '../report.ts'
 import { type Answer, type Platform, whyUnusable } from './platform.ts'
 import type { SignedIn } from './sign-in.ts'
 
-/** What the resource server says to a token. */
-export type Acceptance = 'accepted' | 'refused' | 'unknown'
+/** What the resource server says to a token. `silent`: nothing. */
+export type Acceptance = 'accepted' | 'refused' | 'unknown' | 'silent'
+
+/** Why a measurement has no result whose calls got no response. */
+export const SILENT = 'the resource server gave no response'
 
 /** Whether the resource server takes a token, by a call that it answers differently without one. */
 export interface Guard {
@@ -77,7 +80,7 @@ function describeScope(scope: unknown, { oauth, baseUrl }: Config, report: Repor
           value: 'absent',
           message: 'the token response names no scope: whether OAUTH_SCOPE was granted is not shown',
         }
-  const granted = scope.split(' ')
+  const granted = scope.split(' ').filter((word) => word !== '')
   const missing = oauth.scope.split(' ').filter((word) => !granted.includes(word))
   if (missing.length === 0)
     return {
@@ -87,23 +90,29 @@ function describeScope(scope: unknown, { oauth, baseUrl }: Config, report: Repor
           ? 'the scope that was asked for'
           : `what was asked for, and more: ${report.quote(scope)}`,
     }
-  // Another scope would give up the refresh token: such servers want to ask the user for it.
-  if (missing.every((word) => OFFLINE.test(word))) {
-    const { words, setting } = consent(oauth)
+  // A scope without these words would give up the refresh token: such servers want to ask the user for it.
+  const offline = missing.filter((word) => OFFLINE.test(word))
+  const { words, setting } = offline.length === 0 ? NO_ADDITION : consent(oauth)
+  const without = `without ${offline.join(' ')}: some servers grant it only if the user is asked`
+  if (offline.length === missing.length)
     return {
       verdict: 'warning',
       value: scope,
-      message: `granted is ${report.quote(scope)}, without ${missing.join(' ')}: some servers grant it only if the user is asked${words}`,
+      message: `granted is ${report.quote(scope)}, ${without}${words}`,
       setting,
     }
-  }
+  const how = setting === null ? words : `, with ${setting}`
+  const advised = [...granted, ...offline].join(' ')
   return {
     verdict: 'warning',
     value: scope,
-    message: `another scope than OAUTH_SCOPE asks for: ${report.quote(scope)}. Calls may be refused`,
-    setting: /^[\x21-\x7e]{1,200}$/.test(scope) ? `OAUTH_SCOPE=${scope}` : null,
+    message: `another scope than OAUTH_SCOPE asks for: ${report.quote(scope)}. Calls may be refused${offline.length === 0 ? '' : `. It comes ${without}${how}`}`,
+    setting: granted.length > 0 && PLAIN.test(advised) ? `OAUTH_SCOPE=${advised}` : null,
   }
 }
+
+/** Scopes that an environment file takes as they are. */
+const PLAIN = /^[\w~!%&()*+,./:;<=>?@[\]^{|} -]{1,200}$/
 
 function describeLife(seconds: number, answered: unknown, report: Report): Draft {
   if (answered === undefined || answered === null)
@@ -214,7 +223,7 @@ export async function measureInvalidToken(
       message: `the resource server gives no response (${reason})`,
     })
     return {
-      accepts: async () => 'unknown',
+      accepts: async () => 'silent',
       closed: `the resource server gives no response (${reason})`,
       isRecognised: false,
     }
@@ -227,7 +236,7 @@ export async function measureInvalidToken(
     isRecognised: bad.isInvalidToken,
     async accepts(presented) {
       const answer = await call(presented)
-      if (typeof answer === 'string') return 'unknown'
+      if (typeof answer === 'string') return 'silent'
       if (answer.isInvalidToken) return 'refused'
       if (answer.status < 400) return 'accepted'
       // A call that is refused with any token says nothing about this one. A 404 does, where a bad token gets another status.
@@ -320,7 +329,8 @@ async function measureVia(
   const gzip = { 'accept-encoding': 'gzip' }
   const call = (fields: Record<string, string>) => platform.call(token, { method: 'GET', path, fields })
   const [without, withVia] = [await call(gzip), await call({ ...gzip, via: '1.1 bff' })]
-  if (typeof without === 'string' || typeof withVia === 'string') return
+  if (typeof without === 'string' || typeof withVia === 'string')
+    return report.add('compression', notMeasured(SILENT))
   if (without.status !== 200 || withVia.status !== 200) return
   const bytes = `${withVia.bytes} bytes with Via, ${without.bytes} without`
   if (withVia.encoding !== null || without.encoding === null)

@@ -4,7 +4,7 @@ import { pathOfOperation } from '../../src/config/operation.ts'
 import { isObject, jsonObject } from '../../src/json.ts'
 import type { Secret } from '../../src/secret.ts'
 import { asciiJson } from '../in-ascii.ts'
-import type { Draft, Report } from '../report.ts'
+import { type Draft, notMeasured, type Report } from '../report.ts'
 import { readOf } from './measure.ts'
 import type { Operator } from './operator.ts'
 import type { Platform } from './platform.ts'
@@ -169,7 +169,11 @@ export function createSiteTest({
         report.add(check, { value: 'unknown', message })
         continue
       }
-      await change(marked)
+      const begun = await change(marked)
+      if (typeof begun === 'string') {
+        report.add(check, notMeasured(`the update before it failed (${begun})`))
+        continue
+      }
       const site = await change(check === ABSENT ? sent : { ...marked, ...sent })
       report.add(check, describe(site, member, words))
     }
@@ -181,7 +185,9 @@ export function createSiteTest({
     words: { kept: string; cleared: string },
   ): Draft {
     if (typeof site === 'string')
-      return { verdict: 'warning', value: 'refused', message: `is refused (${site})` }
+      return site.startsWith('status ')
+        ? { verdict: 'warning', value: 'refused', message: `is refused (${site})` }
+        : notMeasured(`the update got no response (${site})`)
     const value = site[member]
     if (value === marked[member]) return { value: 'kept', message: words.kept }
     if (value === null || value === undefined || value === '')

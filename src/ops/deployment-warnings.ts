@@ -113,7 +113,7 @@ export function createDeploymentWarnings({
       if (granted.refreshToken === null && flow !== 'token') {
         warnOnce(
           { event: 'login.no_refresh_token', asked: scope, granted: granted.scope?.slice(0, MAX_SCOPE) },
-          'a sign-in brought no refresh token, so sessions end with their access tokens: servers tie it to a scope (offline_access or offline in OAUTH_SCOPE) or to the grant refresh_token of this client (docs/servers.md)',
+          'a sign-in brought no refresh token, so sessions end with their access tokens: servers tie it to a scope (offline_access or offline in OAUTH_SCOPE, which some grant only with OAUTH_AUTHORIZE_PARAMS=prompt=consent) or to the grant refresh_token of this client (docs/servers.md)',
         )
       }
       const bytes = granted.accessToken.reveal().length

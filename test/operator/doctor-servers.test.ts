@@ -200,5 +200,30 @@ t.test(
   async (t) => {
     const { examine } = await examineAt(t, 'keycloak', { database: 'away' })
     t.match((await examine())[0], { verdict: 'fault', message: /the token endpoint fails.*500/ })
+    const hydra = await examineAt(t, 'hydra', { database: 'away' })
+    t.match((await hydra.examine())[0], {
+      verdict: 'fault',
+      message: /cannot look it up now: check its health first/,
+    })
+    for (const name of Object.keys(PROFILES)) {
+      const { examine } = await examineAt(t, name, { database: 'away' })
+      const findings = await examine()
+      t.match(findings[0], { check: 'client', verdict: 'fault' }, name)
+      for (const finding of findings.slice(1)) {
+        t.not(finding.verdict, 'fault', `${name}: ${finding.message}`)
+        t.equal(finding.setting, null)
+      }
+    }
   },
 )
+
+t.test('an error page blames the callback only where the token endpoint accepts the client', async (t) => {
+  const { examine } = await examineAt(t, 'hydra')
+  const page = async (change: Env) => (await examine(change)).find(({ check }) => check === 'sign-in page')
+  t.match(await page({ CLIENT_ID: 'other' }), {
+    verdict: 'warning',
+    message: /proves nothing/,
+    setting: null,
+  })
+  t.match(await page({ OAUTH_REDIRECT: 'per-login' }), { verdict: 'fault', setting: 'OAUTH_REDIRECT=fixed' })
+})

@@ -173,7 +173,10 @@ t.test('a sound deployment', async (t) => {
     [
       'a wrong client secret',
       { CLIENT_SECRET: 'another-secret' },
-      { client: /401 invalid_client\): CLIENT_SECRET or CLIENT_ID is wrong, or .* client_secret_post$/ },
+      {
+        client:
+          /401 invalid_client\): CLIENT_SECRET or CLIENT_ID is wrong, or .* client_secret_post, or .*: check its health first$/,
+      },
     ],
     ['a client secret in quotes', { CLIENT_SECRET: `"${CLIENT.clientSecret}"` }, quoted],
     [

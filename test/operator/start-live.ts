@@ -26,11 +26,19 @@ export function envOf(sandbox: Sandbox, port: number) {
 export async function startLive(
   t: Teardown,
   sandbox: Sandbox,
-  { env = {}, ...options }: Partial<LiveOptions> & { env?: Record<string, string> } = {},
+  {
+    env = {},
+    onFinding,
+    ...options
+  }: Partial<LiveOptions> & {
+    env?: Record<string, string>
+    /** Called with each finding, before anything else is measured. */
+    onFinding?: (finding: Finding) => void
+  } = {},
 ) {
   const base = envOf(sandbox, await freePort())
   const publicUrl = base.PUBLIC_URL
-  const { ended, input, stop, lines, errors } = start(t, { ...base, ...env }, options)
+  const { ended, input, stop, lines, errors } = start(t, { ...base, ...env }, options, onFinding)
   let hasEnded = false
   void ended.then(() => {
     hasEnded = true
@@ -68,12 +76,20 @@ export async function startLive(
   }
 }
 
-export function start(t: Teardown, env: Record<string, string>, options: Partial<LiveOptions> = {}) {
+export function start(
+  t: Teardown,
+  env: Record<string, string>,
+  options: Partial<LiveOptions> = {},
+  onFinding: (finding: Finding) => void = () => {},
+) {
   const input = new PassThrough()
   const stop = new AbortController()
   const lines: string[] = []
   const errors: string[] = []
-  const out = (line: string) => lines.push(line)
+  const out = (line: string) => {
+    lines.push(line)
+    onFinding(JSON.parse(line) as Finding)
+  }
   const error = (line: string) => errors.push(line)
   const ended = runLive(env, { ...NOTHING, ...options }, { input, out, error, stop: stop.signal })
   t.teardown(async () => {

@@ -137,7 +137,7 @@ t.test('a callback on another host and another scope are warned of once, at the 
       event: 'login.no_refresh_token',
       level: 'warn',
       asked: sandbox.baseUrl,
-      msg: /offline_access.*servers\.md/,
+      msg: /offline_access.*prompt=consent.*servers\.md/,
     },
   ])
 })

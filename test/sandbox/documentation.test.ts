@@ -4,6 +4,7 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { faultsSchema } from '../../sandbox/control-schemas.ts'
 import { noFaults } from '../../sandbox/faults.ts'
+import { PROFILES, READINGS } from '../../sandbox/profiles.ts'
 import { createSandbox, type Sandbox } from '../../sandbox/sandbox.ts'
 import { codeBlock } from '../helpers/documentation.ts'
 import { startBff, startSandbox as startPlatform } from '../helpers/system.ts'
@@ -74,6 +75,21 @@ t.test('the printed code starts a sandbox and holds a refresh until the logout i
     t.equal(new URL(path, import.meta.url).href, new URL('../../sandbox/sandbox.ts', import.meta.url).href)
     await run(code.replace(line, ''), { createSandbox, t })
   })
+})
+
+t.test('the page names every profile and every reading, and no other', async (t) => {
+  const page = readFileSync(new URL('../../docs/sandbox.md', import.meta.url), 'utf8')
+  const section = page.slice(page.indexOf('\n### Profiles'))
+  const listed = /^The names are ([^.]+)\. /m.exec(section)?.[1] ?? ''
+  t.strictSame(
+    [...listed.matchAll(/`([^`]+)`/g)].map((match) => match[1]).sort(),
+    Object.keys(PROFILES).sort(),
+  )
+  const readings = section.slice(section.indexOf('\n| Name | Switches |')).split('\n\n')[0]!
+  t.strictSame(
+    [...readings.matchAll(/^\| `([\w-]+)` \|/gm)].map((match) => match[1]),
+    Object.keys(READINGS),
+  )
 })
 
 t.test('every switch can be set over HTTP and is in the documentation, and no other', async (t) => {

@@ -55,8 +55,9 @@ export const MATRIX: Readonly<Record<string, Row>> = {
 export async function examine(env: Env): Promise<Finding[]> {
   const parsed = parseConfig(env)
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
-  const page = await checkSignInPage(parsed.config)
-  return [...(await checkClient(parsed.config)), ...(page?.findings ?? [])]
+  const client = checkClient(parsed.config)
+  const page = await checkSignInPage(parsed.config, client)
+  return [...(await client).findings, ...(page?.findings ?? [])]
 }
 
 /** The checks that report this verdict. */

@@ -14,8 +14,8 @@ import { freePort, listenOnLoopback } from '../../helpers/ports.ts'
 import { startBuilt } from '../../helpers/server-process.ts'
 import { MEASURED, TO_FIND } from '../../helpers/servers/measured.ts'
 import { decide, startSandbox } from '../../helpers/system.ts'
-import { unlessHeldUp } from '../../helpers/wait.ts'
-import { bothSignIns, envOf, start, startLive } from '../start-live.ts'
+import { unlessHeldUp, until } from '../../helpers/wait.ts'
+import { bothSignIns, envOf, type Live, start, startLive } from '../start-live.ts'
 
 const SITE = {
   name: 'Test b\u00e9nch',
@@ -327,7 +327,10 @@ t.test('the tokens are revoked at the end, or the report says until when they li
     env: { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke` },
   })
   await bothSignIns(live)
-  t.match(live.found('tokens'), { value: 'revoked' })
+  t.match(live.found('tokens'), {
+    value: 'revoked',
+    message: /^the authorization server has revoked .* a resource server that caches/,
+  })
   t.ok(sandbox.journal.entries().filter(({ endpoint }) => endpoint === 'revoke').length >= 4)
 })
 
@@ -382,10 +385,10 @@ for (const [name, { settings, ...expected }] of Object.entries(MEASURED))
   })
 
 /** A sandbox with this profile, and the variables that it advises but for those that the measurement finds. */
-async function atServer(t: Test, name: string, faults: Partial<Faults> = {}) {
+async function atServer(t: Test, name: string, faults: Partial<Faults> = {}, now = Date.now) {
   const profile = PROFILES[name]!
   // The port of PUBLIC_URL is not known yet.
-  const sandbox = await startSandbox(t, { profile, faults: { exactRedirect: false, ...faults } })
+  const sandbox = await startSandbox(t, { profile, faults: { exactRedirect: false, ...faults }, now })
   const env = Object.fromEntries(
     Object.entries(sandbox.env).filter(([variable]) => !TO_FIND.includes(variable)),
   )
@@ -456,6 +459,91 @@ t.test(
   },
 )
 
+/** Signs in twice. Resolves when the run asks whether a used refresh token may be presented again. */
+async function untilAsked(live: Live): Promise<void> {
+  await live.signIn(1)
+  await live.signIn(2)
+  await until('the question', () => live.errors.some((line) => line.startsWith('May a used refresh token')))
+}
+
+t.test(
+  'a used refresh token is one that was used after yes, and whose successor nobody has touched',
+  async (t) => {
+    for (const [name, set] of [
+      ['dex', '30'],
+      ['django-oauth-toolkit-3', '60'],
+      ['hydra', '180'],
+      ['doorkeeper', '3600'],
+    ] as const) {
+      let lateMs = 0
+      const faults = PROFILES[name]!.kept?.faults
+      const { sandbox, env } = await atServer(t, name, faults, () => Date.now() + lateMs)
+      const live = await startLive(t, sandbox, {
+        ...{ flux: 'DEMO/power', reuseDelays: [0, 1] },
+        env: { ...env, OAUTH_REUSE_SECONDS: set },
+      })
+      await untilAsked(live)
+      lateMs = 300_000
+      live.input.end('yes\n')
+      await live.ended
+      const found = live.found('refresh token reuse')
+      t.match(
+        found,
+        { verdict: 'ok', setting: null, message: /granted again for at least \d+ seconds$/ },
+        name,
+      )
+      t.ok(Number(found?.value) >= 1, 'seconds that have passed')
+    }
+  },
+)
+
+t.test('seconds of reuse are counted from the answer to the first use, not planned', async (t) => {
+  const { sandbox, env } = await atServer(t, 'dex', { refreshGraceSeconds: 30 })
+  const live = await startLive(t, sandbox, { env, reuseDelays: [0, 0] })
+  await untilAsked(live)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 1_100, only: 'refresh_token' } })
+  live.input.end('yes\n')
+  await live.ended
+  t.ok(Number(live.found('refresh token reuse')?.value) >= 1)
+})
+
+t.test(
+  'a used refresh token that is granted once more, and then refused, is not called refused',
+  async (t) => {
+    for (const [set, finding] of [
+      ['0', { verdict: 'ok', setting: null }],
+      ['60', { verdict: 'warning', setting: 'OAUTH_REUSE_SECONDS=0' }],
+    ] as const) {
+      let [refreshes, lateMs] = [() => 0, Number.POSITIVE_INFINITY]
+      // The answer to the use, the first presentation, and then it is late.
+      const now = () => Date.now() + (refreshes() >= lateMs ? 60_000 : 0)
+      const { sandbox, env } = await atServer(t, 'dex', { refreshGraceSeconds: 30 }, now)
+      refreshes = () => sandbox.journal.entries({ endpoint: 'token', kind: 'refresh_token' }).length
+      const live = await startLive(t, sandbox, {
+        ...{ env: { ...env, OAUTH_REUSE_SECONDS: set }, reuseDelays: [0, 1] },
+      })
+      await untilAsked(live)
+      lateMs = refreshes() + 3
+      live.input.end('yes\n')
+      await live.ended
+      t.match(live.found('refresh token reuse'), {
+        ...finding,
+        value: 0,
+        message: /granted again at once, and refused \d+ seconds after its use: the server counts/,
+      })
+    }
+  },
+)
+
+t.test('a refresh token that stays as it is ends the session, which is said', async (t) => {
+  for (const name of ['oidc-provider', 'lemonldap-ng']) {
+    const { sandbox, env } = await atServer(t, name)
+    const live = await startLive(t, sandbox, { env })
+    await bothSignIns(live)
+    t.match(live.found('rotation'), { value: false, message: /ends with it, whatever SESSION_MAX_SECONDS/ })
+  }
+})
+
 t.test('without a refresh token it is never said that no setting needs to change', async (t) => {
   const { sandbox, env } = await atServer(t, 'oidc-provider')
   const live = await startLive(t, sandbox, { env: { ...env, OAUTH_AUTHORIZE_PARAMS: '' } })
@@ -465,6 +553,34 @@ t.test('without a refresh token it is never said that no setting needs to change
     setting: 'OAUTH_AUTHORIZE_PARAMS=prompt=consent',
   })
   t.notMatch(live.errors.join('\n'), /No setting needs to change|OAUTH_SCOPE=/)
+})
+
+t.test('advice about the scope never costs the refresh token', async (t) => {
+  const { sandbox, env } = await atServer(t, 'oidc-provider')
+  for (const [more, scope, setting, words] of [
+    [
+      {},
+      'openid',
+      'OAUTH_SCOPE=openid offline_access',
+      /without offline_access.*OAUTH_AUTHORIZE_PARAMS=prompt=consent/,
+    ],
+    [
+      { OAUTH_AUTHORIZE_PARAMS: 'a=b' },
+      'openid',
+      'OAUTH_SCOPE=openid offline_access',
+      /add prompt=consent to/,
+    ],
+    [{}, 'openid offline_access', 'OAUTH_SCOPE=openid offline_access', /Calls may be refused$/],
+    [{}, 'openid #x', null, /Calls may be refused/],
+    [{}, '', null, /Calls may be refused/],
+  ] as const) {
+    sandbox.faults.set({ tokenAnswer: { set: { scope } } })
+    const live = await startLive(t, sandbox, {
+      env: { ...env, OAUTH_AUTHORIZE_PARAMS: '', OAUTH_SCOPE: 'openid offline_access extra', ...more },
+    })
+    await bothSignIns(live)
+    t.match(live.found('scope'), { verdict: 'warning', setting, message: words }, scope)
+  }
 })
 
 t.test('a line for the environment drops no value that is set: what to add is said in words', async (t) => {
@@ -552,6 +668,77 @@ t.test(
             await live.ended
             const { message = '' } = live.findings().findLast((found) => found.check === check) ?? {}
             assert.match(message, says, `${how.mode}: ${check}`)
+          }),
+        ),
+      )
+    }
+  },
+)
+
+t.test(
+  'a platform that begins to hang or reset in the middle is no finding about it: each line says what was not measured',
+  async (t) => {
+    const folder = t.testdir({
+      'operations.json': JSON.stringify(READ_SITE),
+      'site.json': JSON.stringify(SITE),
+    })
+    const file = `${folder}/operations.json`
+    const declared = readDeclaredOperations(file)
+    const NOT = { value: 'not measured' }
+    const RESTORED = { verdict: 'ok', value: true }
+    const SILENT = { verdict: 'fault', message: /gave no response/ }
+    for (const mode of ['hang', 'drop'] as const) {
+      const how = { mode, point: 'after' } as const
+      const refresh = { tokenEndpoint: { ...how, only: 'refresh_token' } }
+      const cases: [after: string, faults: Partial<Faults>, found: Record<string, object>][] = [
+        [
+          'invalid_token',
+          { resource: { ...how, only: 'GetFlux' } },
+          {
+            ...{ 'flux JSON': SILENT, 'flux JSV': SILENT, compression: NOT, 'old access token': NOT },
+            ...{ 'site absent member': { value: 'kept' }, 'site restored': RESTORED },
+            'second sign-in': { value: 'keeps' },
+          },
+        ],
+        ['compression', { resource: { ...how, times: 1 } }, { GetMe: SILENT, 'site restored': RESTORED }],
+        [
+          'site absent member',
+          { resource: { ...how, only: 'UpdateSite', times: 1 } },
+          { 'site null': NOT, 'site empty text': { value: 'cleared' }, 'site restored': RESTORED },
+        ],
+        ['rotation', refresh, { 'refused grant': NOT, 'second sign-in': NOT, 'refresh token reuse': NOT }],
+        ['second sign-in', refresh, { 'refresh token reuse': NOT, 'wrong secret': NOT }],
+      ]
+      await Promise.all(
+        cases.map(([after, faults, found]) =>
+          unlessHeldUp(500, async () => {
+            const dex = { profile: PROFILES.dex!, faults: { exactRedirect: false } }
+            const sandbox = await startSandbox(t, {
+              operations: declared,
+              ...(Object.hasOwn(found, 'wrong secret') ? dex : {}),
+            })
+            const timeoutMs = mode === 'hang' ? '1500' : '20000'
+            const live = await startLive(t, sandbox, {
+              ...{ flux: 'DEMO/power', site: 'DEMO/42', restore: `${folder}/site.json`, reuseDelays: [0] },
+              env: {
+                ...{ ...sandbox.env, OPERATIONS_FILE: file },
+                ...{ UPSTREAM_TIMEOUT_MS: timeoutMs, TOKEN_TIMEOUT_MS: timeoutMs },
+              },
+              onFinding: ({ check }) => check === after && void sandbox.faults.set(faults),
+            })
+            live.input.end('yes\nyes\n')
+            await live.signIn(1)
+            await live.signIn(2)
+            await live.ended
+            for (const [check, finding] of Object.entries(found)) {
+              const what = `${mode} after ${after}: ${JSON.stringify(live.found(check))}`
+              for (const [member, wanted] of Object.entries(finding)) {
+                const is = live.found(check)?.[member as keyof Finding]
+                if (wanted instanceof RegExp) assert.match(String(is), wanted, what)
+                else assert.equal(is, wanted, what)
+              }
+            }
+            assert.match(JSON.stringify(updatesOf(sandbox).at(-1)?.body), /LAB-42/)
           }),
         ),
       )
