@@ -18,6 +18,7 @@ import { configOf } from '../config/environment.ts'
 import { listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed, holdUp, turns, until } from '../helpers/wait.ts'
+import { ALICE, sendPassword } from '../login/sign-ins.ts'
 import { clientOf, http, rawTokenEndpoint } from '../oauth/raw-token-endpoint.ts'
 import { browse, OK, rawUpstream, start } from '../proxy/resource-client-harness.ts'
 import { installVirtualTime } from '../vault/refresh/virtual-time.ts'
@@ -116,6 +117,37 @@ t.test('a token response is taken', async (t) => {
     return client.redeemCode(exchange)
   })
   t.equal(kind, 'granted')
+})
+
+t.test('a token response is stored at the end of a stop', async (t) => {
+  // Until two of its three seconds have passed a stop waits for token responses.
+  const waitMs = 2_000
+  const grant = (expiresIn: number): string =>
+    http(
+      '200 OK',
+      `{"access_token":"at","token_type":"bearer","refresh_token":"rt","expires_in":${expiresIn}}`,
+    )
+  const log = await whileInTime(waitMs - 500, async (answered) => {
+    let close: () => PromiseLike<unknown> = () => Promise.resolve()
+    let closed: PromiseLike<unknown> | undefined
+    const { url: authUrl } = await rawTokenEndpoint(t, async (socket, request) => {
+      if (!request.includes('grant_type=refresh_token')) return void socket.write(grant(1))
+      closed = close()
+      await turns()
+      answered()
+      socket.write(grant(3_600))
+      holdUp(waitMs + 300)
+    })
+    const env = { SHUTDOWN_SECONDS: '3', OAUTH_FLOWS: 'code,password' }
+    const bff = await startBff(t, { authUrl, baseUrl: authUrl }, env)
+    close = () => bff.app.server.close()
+    const browser = bff.browser()
+    t.equal((await sendPassword(browser, ALICE)).status, 200)
+    await until('the stop', () => closed !== undefined)
+    await closed
+    return bff.log()
+  })
+  t.notMatch(log, /"refresh\.[a-z_]+"/, 'nothing to tell of the refresh')
 })
 
 t.test('an answer about the user is taken', async (t) => {

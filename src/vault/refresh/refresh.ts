@@ -3,7 +3,7 @@ import type { Clock } from '../../clock.ts'
 import type { Logger } from '../../log.ts'
 import type { AuthorizationClient } from '../../oauth/client.ts'
 import type { TokenOutcome } from '../../oauth/token-response.ts'
-import { withTimeout } from '../../timeout.ts'
+import { afterReading, withTimeout } from '../../timeout.ts'
 import type { FailureWords, Sessions } from '../lifecycle.ts'
 import type { LiveSession } from '../session.ts'
 import type { Answered, RecordKey } from '../store/record.ts'
@@ -115,7 +115,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     grantedAt: Number.NEGATIVE_INFINITY,
     warnedAt: new Map(),
   }
-  let closing: NodeJS.Timeout | undefined
+  let stopClosing = (): void => {}
 
   async function refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
     const pass = await gate.enter()
@@ -151,18 +151,15 @@ export function createRefresh(options: RefreshOptions): Refresh {
   return {
     refresh: (session, trigger) => track(refresh(session, trigger)),
     closeAt(at) {
-      clearTimeout(closing)
-      closing = setTimeout(
-        () => {
-          self.stopping = true
-          for (const presentation of open) presentation.reset('the process stops')
-        },
-        Math.max(0, at - clock.monotonic()),
-      )
+      stopClosing()
+      stopClosing = afterReading(Math.max(0, at - clock.monotonic()), () => {
+        self.stopping = true
+        for (const presentation of open) presentation.reset('the process stops')
+      })
     },
     async settled() {
       while (working.size > 0) await Promise.allSettled(working)
-      clearTimeout(closing)
+      stopClosing()
     },
   }
 }
