@@ -152,6 +152,7 @@ async function faultsFoundBy(
   return status === 0 ? null : output
 }
 
+const STATEFUL = ['--phases', 'stateful']
 const ONE_BY_ONE = ['--phases', 'examples,coverage,fuzzing']
 // What the address has, a body may only repeat, and a number must have at most 15 digits: no schema can say either.
 const POSITIVE = 'positive_data_acceptance'
@@ -160,8 +161,12 @@ const WITHOUT_AUTH = ['--exclude-path-regex', '^/auth/']
 
 t.test('schemathesis finds nothing', { skip: tester.lacks }, async (t) => {
   // Without the sign-in that they belong to, these are 400.
-  const out = [...ONE_BY_ONE, '--exclude-path-regex', '^/auth/(callback|fragment)']
-  t.equal(await faultsFoundBy(out, { session: null }), null, 'signed out')
+  const notCallback = ['--exclude-path-regex', '^/auth/(callback|fragment)']
+  t.equal(await faultsFoundBy([...ONE_BY_ONE, ...notCallback], { session: null }), null, 'signed out')
+  const inSequences = [...STATEFUL, ...notCallback]
+  const logged = bff.log().length
+  t.equal(await faultsFoundBy(inSequences, { session: null }), null, 'signed out, in sequences')
+  t.match(bff.log().slice(logged), 'login_required', 'it has called operations')
   const session = browser.cookies.get('session')!.value
   const findsNothing = async (what: string, flags: readonly string[], without: readonly string[] = []) => {
     sandbox.journal.clear()
@@ -177,7 +182,7 @@ t.test('schemathesis finds nothing', { skip: tester.lacks }, async (t) => {
   const updates = [...ONE_BY_ONE, '--exclude-method', 'GET', '--exclude-method', 'HEAD']
   await findsNothing('updates', updates, [POSITIVE])
   // It replaces the faulty part of a negative case by what an earlier response had, and calls it negative still.
-  await findsNothing('in sequences', ['--phases', 'stateful'], [POSITIVE, 'negative_data_rejection'])
+  await findsNothing('in sequences', STATEFUL, [POSITIVE, 'negative_data_rejection'])
 })
 
 const PYTHON = `import json, sys
