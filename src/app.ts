@@ -1,6 +1,6 @@
-import { setImmediate } from 'node:timers/promises'
 import { SYSTEM_CLOCK } from './clock.ts'
 import type { Config } from './config/config.ts'
+import { responsesEnded } from './http/connections.ts'
 import { createSessionCookies } from './http/cookies.ts'
 import { hooks } from './http/hooks.ts'
 import { openApi } from './http/openapi.ts'
@@ -150,12 +150,6 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       await tracing?.close(true)
     },
   }
-}
-
-/** Node tells a response of its end a turn of the event loop after that of its connection. */
-async function responsesEnded(): Promise<void> {
-  await setImmediate()
-  await setImmediate()
 }
 
 /** undefined without a collector: then nothing of OpenTelemetry is loaded, and no request does more than before. */

@@ -209,3 +209,9 @@ function responsesOn(socket: TrackedSocket): Responses {
   socket[RESPONSES] ??= { newest: null, open: 0, late: 0, reply: null }
   return socket[RESPONSES]
 }
+
+/** To await after the end of connections: Node tells a response of its end a turn of the event loop later. */
+export async function responsesEnded(): Promise<void> {
+  await setImmediate()
+  await setImmediate()
+}
