@@ -292,12 +292,13 @@ t.test('a collector that does not answer delays nothing, and is reported once', 
   const hung = collector.hung
   for (let call = 0; call < 50; call += 1) await ask()
   t.equal(collector.exports.length, 0, `each call was answered while ${hung} exports had no response`)
+  t.equal(reports('tracing.failed'), 1)
   collector.mode = 'ok'
   await until('the exports', async () => {
     await Promise.all(Array.from({ length: 4 }, ask))
-    return reports('tracing.works') === 1
+    // On a slow machine an export can take longer than its timeout, and then one more fails and works.
+    return reports('tracing.works') >= 1
   })
-  t.equal(reports('tracing.failed'), 1)
   t.match(collector.exports[0], { path: '/own/path', headers: { 'content-type': 'application/x-protobuf' } })
   t.ok(
     Math.max(...collector.exports.map(({ body }) => body.length)) < 8_192,
