@@ -43,14 +43,13 @@ export function createCallback(context: LoginContext) {
     request: FastifyRequest<{ Params: { nonce?: string } }>,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
-    const { nonce: ownNonce = '' } = request.params
-    // A restored tab, whatever has become of its query.
-    const isStrange = isNonce(ownNonce) && loginCookies.find(request.headers.cookie, ownNonce) === null
-    if (isStrange && (await isSignedIn(request))) return reply.redirect(returnLocation(HOME), 303)
     const response = readAuthorizationResponse(queryOf(request.url))
     // With OAUTH_REDIRECT=fixed the state names the sign-in.
     const { nonce = response.state ?? '' } = request.params
     if (response.kind === 'none') {
+      // A restored tab may have lost its query.
+      const isStrange = isNonce(nonce) && loginCookies.find(request.headers.cookie, nonce) === null
+      if (isStrange && (await isSignedIn(request))) return reply.redirect(returnLocation(HOME), 303)
       const page = fragmentPage(request, reply, { response, nonce })
       return page ?? (await withoutOpenSignIn(request, reply, nonce))
     }
