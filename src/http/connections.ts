@@ -81,6 +81,10 @@ export const FIRST_REQUEST_MS = 500
 const LINGER_MS = 1_000
 /** So many connections may wait to be accepted: Node asks the system for 511, Linux adds one. */
 const MOST_WAITING = 512
+/** Connections may come between the look at the port in a turn and the end of that turn, if it takes so long. */
+const LONG_TURN_MS = 1
+/** A process whose turns are all long closes the port in one of them. */
+const MOST_LONG_TURNS = 50
 
 /**
  * Gives pipelined requests their turns, and lets a server close while browsers keep connections open. Node would wait for
@@ -166,11 +170,16 @@ export function createConnections(): Connections {
       const requests: (() => void)[] = []
       held = requests
       const all = accepted + MOST_WAITING
-      for (let seen = -1; seen !== accepted && accepted < all; ) {
-        seen = accepted
-        // Twice: the first one may come before this process has looked for new connections.
+      let longTurns = 0
+      for (let isQuiet = false; !isQuiet && accepted < all && longTurns < MOST_LONG_TURNS; ) {
+        const before = accepted
+        // This turn may have no look at the port: the next one has.
         await setImmediate()
+        const begunAt = performance.now()
         await setImmediate()
+        const isLong = performance.now() - begunAt > LONG_TURN_MS
+        if (isLong) longTurns += 1
+        isQuiet = accepted === before && !isLong
       }
       // In this turn: Fastify, which closes it too, has further steps before.
       listening?.close()

@@ -9,7 +9,7 @@ import { createLog } from '../../src/log.ts'
 import { configOf } from '../config/environment.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { cookieWithoutSession, startBff, startSandbox } from '../helpers/system.ts'
-import { elapsed, turns, until } from '../helpers/wait.ts'
+import { elapsed, holdUp, turns, until } from '../helpers/wait.ts'
 
 const BYTES = 16_000_000
 
@@ -229,6 +229,31 @@ t.test('a closing server accepts no more connections than may have waited when i
   isClosing = true
   await app.close()
   t.ok(accepted < 600, `${accepted} connections`)
+})
+
+t.test('a connection that comes while a closing server is busy with others is served', async (t) => {
+  const { app, port } = await startTracked(t)
+  const kept = connectTo(port)
+  await once(kept, 'connect')
+  await turns()
+  const ends: Promise<string>[] = []
+  let requests = 0
+  // One in each turn. After some of them a connection comes, when the server has looked for new ones in that turn.
+  app.server.prependListener('request', () => {
+    if (requests === 12) return
+    requests += 1
+    kept.write(REQUEST)
+    if (requests % 3 === 0) {
+      const late = connectTo(port)
+      late.write(REQUEST)
+      ends.push(readAll(late))
+    }
+    holdUp(5)
+  })
+  kept.write(REQUEST)
+  await app.close()
+  t.equal(ends.length, 4)
+  for (const text of await Promise.all(ends)) t.match(text, /^HTTP\/1\.1 200 /)
 })
 
 t.test('a closing server resets no client that goes on sending a body that was refused', async (t) => {
