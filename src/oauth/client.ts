@@ -26,11 +26,11 @@ import { createTokenFetch, type RequestBounds } from './token-fetch.ts'
 import {
   acceptTokens,
   classifyFailure,
-  MEANING,
   meaningOfRefresh,
   readRevocation,
   readTokens,
   type TokenOutcome,
+  USUAL_MEANING,
 } from './token-response.ts'
 
 interface AuthorizationRequest {
@@ -160,7 +160,7 @@ export function createAuthorizationClient({
 
   async function request(
     grant: () => Promise<TokenEndpointResponse>,
-    meaning = MEANING,
+    meaning = USUAL_MEANING,
   ): Promise<TokenOutcome> {
     const requestedAt = clock.wall()
     try {

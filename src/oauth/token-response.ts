@@ -288,7 +288,7 @@ export interface Meaning {
  * Of every request but a refresh. oauth2orize sends `invalid_grant` with 403 (RFC 6749 section 5.2). A 401 is about the
  * client, whatever its code: some servers have none of the usual ones for a wrong secret.
  */
-export const MEANING: Meaning = {
+export const USUAL_MEANING: Meaning = {
   isRefusal: ({ code }) => code === 'invalid_grant',
   rejectsClient: (answer) => answer.status === 401 || isAboutClient(answer),
 }
@@ -312,7 +312,7 @@ export function meaningOfRefresh(shapes: readonly RefusedGrant[]): Meaning {
 /** What an error of openid-client's grant functions means; never `granted`. */
 export function classifyFailure(
   error: unknown,
-  meaning: Meaning = MEANING,
+  meaning: Meaning = USUAL_MEANING,
 ): Exclude<TokenOutcome, { kind: 'granted' }> {
   const noResponse = findCause(error, NoTokenResponse)
   if (noResponse !== null) {

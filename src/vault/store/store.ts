@@ -4,7 +4,7 @@ import type { DeviceStore, RecordKey, RecordStore, RefreshStore } from './record
 /**
  * The store keeps one record for each session, the queue of sessions that are due for a refresh, and the nonces of
  * sign-ins that came back. The store sends no notifications: a process that wants to know reads. redis/ and memory/ are
- * stores. parts.ts wraps one twice: in cache.ts, which is told of writes, and in outbox.ts, which tries writes again.
+ * stores. parts.ts wraps one twice: in cache.ts, where each write is reported to the cache, and in outbox.ts, which tries writes again.
  */
 
 /** What the log calls a session: the beginning of its key, which `npm run sessions` accepts as an id. */

@@ -1,3 +1,5 @@
+import { afterReading } from '../../../timeout.ts'
+
 /** Requests have to learn within a second that the store does not reply. */
 export const COMMAND_TIMEOUT_MS = 800
 /** The part of it that begins only when the process runs, so that a stalled one leaves this time for a reply. */
@@ -13,17 +15,17 @@ export function inTime<T>(reply: Promise<T>, withinMs = COMMAND_TIMEOUT_MS): Pro
   return new Promise((resolve, reject) => {
     const giveUp = (): void => reject(new Error('no reply in time'))
     // In two steps: in a process that is stalled the command leaves only after the first timer has fired.
-    const lastStep = (): void => {
-      timer = setTimeout(() => setImmediate(giveUp), lastMs)
-    }
-    let timer = setTimeout(lastStep, withinMs - lastMs)
+    const timer = setTimeout(() => {
+      stop = afterReading(lastMs, giveUp)
+    }, withinMs - lastMs)
+    let stop = (): void => clearTimeout(timer)
     reply.then(
       (value) => {
-        clearTimeout(timer)
+        stop()
         resolve(value)
       },
       (error: Error) => {
-        clearTimeout(timer)
+        stop()
         reject(error)
       },
     )

@@ -9,9 +9,9 @@ import { inTime } from './command-timeout.ts'
 export const CONNECT_TIMEOUT_MS = 2_000
 
 /**
- * A connector that handles every error of its socket, and whose time to connect begins again with each address. ioredis handles one (redis/ioredis#962). A TLS handshake that is
- * broken off emits two, and the second would end the process: also on the short connections that a Cluster's client opens
- * by itself.
+ * A connector whose time to connect begins again with each address, and that handles every error of its socket. ioredis
+ * handles one error (redis/ioredis#962). A TLS handshake that is broken off emits two, and the second would end the
+ * process: also on the short connections that a Cluster's client opens by itself.
  */
 export abstract class ErrorHandlingConnector extends AbstractConnector {
   /** Opens the socket; `tls` is null without TLS. */
