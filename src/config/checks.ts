@@ -162,7 +162,8 @@ export function relationWarnings(values: Values): string[] {
       'UPSTREAM_TOKEN_IN=query: a response that repeats its own address shows the access token to the page',
     )
   }
-  for (const { name, body } of (values.WAC_ALLOWED && values.OPERATIONS_FILE?.operations) || []) {
+  const limited = values.WAC_ALLOWED ? (values.OPERATIONS_FILE?.operations ?? []) : []
+  for (const { name, body } of limited) {
     const forms = body !== null && 'types' in body ? body.types.filter((type) => FORM_TYPES.has(type)) : []
     if (forms.length > 0)
       warnings.push(

@@ -169,7 +169,10 @@ const CLIENT_GONE = 499
 
 const READS: ReadonlySet<string> = new Set(['GET', 'HEAD'])
 
-/** `errors` logs responses from 400 on, at `info`, and from 500 on at `error` unless expected; `writes` also what may change something. */
+/**
+ * `errors` logs responses from 400 on, at `info`, and from 500 on at `error` unless they are expected; `writes` also what may
+ * change something.
+ */
 function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions) {
   return function logResponse(request: FastifyRequest, response: ServerResponse, ms: number): void {
     const status = response.headersSent ? response.statusCode : CLIENT_GONE

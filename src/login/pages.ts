@@ -135,7 +135,8 @@ function signInAdvice(found: Problem): string {
 
 function dataAdvice(found: Problem): string {
   const { status, code, detail, members } = found
-  // Says why the session ended, or that a new sign-in may help. Other details are for authors of pages, or name parts of the request.
+  // It says why the session ended, or that a new sign-in may help. Other details are for authors of pages, or name parts of
+  // the request.
   const isForUser = members.reason !== undefined || (status >= 500 && members.loginUrl !== undefined)
   if (isForUser && detail !== undefined) return detail
   if (code === 'cross_origin') return 'Open it from a page of this site instead.'

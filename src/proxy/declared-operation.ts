@@ -68,10 +68,10 @@ const REPEATS = 'May repeat what the server fills in or the address names, once 
 /** As declared, with the account where the page may name it, without the demand for what the server fills in, and with an example. */
 function bodySchemaOf(operation: Operation, body: BodyRules, accounts: AccountRules): object {
   const { name, account } = operation
-  const { schema, set } = body
+  const { schema } = body
   const { required = [], properties, ...rest }: BodySchema = schema ?? {}
-  const needed = required.filter((member) => !Object.hasOwn(set, member))
-  const ofAccount = account === 'body' ? { wac: WAC_SCHEMA } : {}
+  const needed = neededIn(body)
+  const ofAccount = accountMember(operation)
   if (account === 'body' && accounts.default === null && !needed.includes('wac')) needed.push('wac')
   const declared = {
     ...(rest.type === undefined && { type: 'object' }),
@@ -97,14 +97,21 @@ function bodySchemaOf(operation: Operation, body: BodyRules, accounts: AccountRu
  * `exampleOf` does not follow, and no `examples`.
  */
 export function exampleOfBody(operation: Operation, body: BodyRules): unknown {
-  const { type = 'object', required = [], properties = {}, ...rest }: BodySchema = body.schema ?? {}
-  const ofAccount = operation.account === 'body' ? { wac: WAC_SCHEMA } : {}
+  const { type = 'object', properties = {}, ...rest }: BodySchema = body.schema ?? {}
   const filled = filledIn(operation, body).map(sameName)
-  const sent = Object.entries({ ...ofAccount, ...properties }).filter(
+  const sent = Object.entries({ ...accountMember(operation), ...properties }).filter(
     ([member]) => !filled.includes(sameName(member)),
   )
-  const needed = required.filter((member) => !Object.hasOwn(body.set, member))
-  return exampleOf({ ...rest, type, required: needed, properties: Object.fromEntries(sent) })
+  return exampleOf({ ...rest, type, required: neededIn(body), properties: Object.fromEntries(sent) })
+}
+
+function accountMember({ account }: Operation) {
+  return account === 'body' ? { wac: WAC_SCHEMA } : {}
+}
+
+/** The members that a schema requires and the server does not fill in. */
+function neededIn({ schema, set }: BodyRules): string[] {
+  return (schema?.required ?? []).filter((member) => !Object.hasOwn(set, member))
 }
 
 /** The members that a body need not have and may only repeat, as they are sent. */
