@@ -195,7 +195,8 @@ async function choosePort(hosts: readonly string[], text: string, name: string):
   const asked = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
   if (!(asked <= 65_535)) throw new StartError(`${name} must be a port number, but is "${text}".`)
   for (;;) {
-    const port = asked === 0 ? 10_000 + Math.floor(Math.random() * 20_000) : asked
+    // Below the ports that the system and the tests choose: this one stays free until the page listens on it.
+    const port = asked === 0 ? 10_000 + Math.floor(Math.random() * 5_000) : asked
     let isFree = true
     for (const host of hosts) isFree &&= await isFreeAt(host, port)
     if (isFree) return port
