@@ -50,6 +50,9 @@ export const FLOORS = [
   floor('log', 'floor that logs: the same with a line of pino'),
 ]
 
+/** The same for open pages: a session that was not asked for in the last second is read first. */
+export const FLOOR_OF_USERS = floor('recent', 'floor that asks Redis once a second for a session')
+
 export const PEERS = [
   peer('fastify-session', 'Fastify + @fastify/session + reply-from', '/sign-in'),
   peer('express-oidc', 'express-openid-connect + http-proxy-middleware', '/login'),

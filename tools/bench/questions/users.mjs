@@ -1,5 +1,5 @@
 // What do 2,000 signed-in pages cost that each ask every 5 seconds for three fluxes?
-import { again, BARE, OURS, PEERS } from '../candidates.mjs'
+import { again, BARE, FLOOR_OF_USERS, FLOORS, OURS, PEERS } from '../candidates.mjs'
 import { compare } from '../compare.mjs'
 import { markdownTable, range } from '../page.mjs'
 import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
@@ -7,9 +7,9 @@ import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
 const CALLS = 3
 
 export const users = {
-  candidates: [OURS, again(OURS), BARE, ...PEERS],
+  candidates: [OURS, again(OURS), BARE, FLOORS[0], FLOOR_OF_USERS, ...PEERS],
   reference: BARE,
-  usual: { rounds: 5, seconds: 30, warmup: 6, browsers: 2_000, connections: 64, every: 5 },
+  usual: { rounds: 3, seconds: 60, warmup: 6, browsers: 2_000, connections: 64, every: 5 },
   quick: { rounds: 1, seconds: 4, warmup: 0.5, browsers: 100, every: 1 },
 
   async measure(services, { candidates, connections, browsers, every, ...options }) {
@@ -18,7 +18,7 @@ export const users = {
     const { rows, noise } = await compare({
       candidates,
       reference: BARE,
-      // One turn: sessions that nobody asks for meanwhile would leave the cache.
+      // One turn of a minute: the activity of a session is recorded once in a minute, not once in a turn.
       options: { ...options, turnSeconds: Number.POSITIVE_INFINITY },
       start: (candidate) => putUnderLoad(services, candidate, { browsers, requestsOf, shape }),
       figuresOf: figuresOfLoads,

@@ -63,6 +63,18 @@ const WORK = {
     return (_reply, proceed) => redis.getrange('session', 0, 511).then(proceed)
   },
 
+  async recent() {
+    const ask = await WORK.redis()
+    const askedAt = new Map()
+    return (reply, proceed) => {
+      const { cookie } = reply.request.headers
+      const now = performance.now()
+      if (now - askedAt.get(cookie) < 1_000) return proceed()
+      askedAt.set(cookie, now)
+      ask(reply, proceed)
+    }
+  },
+
   async log() {
     const { pino } = await import('pino')
     const log = pino(pino.destination({ sync: false, minLength: 4_096 }))
