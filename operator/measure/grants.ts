@@ -120,13 +120,18 @@ function describeOld(guard: Guard, old: Acceptance): Draft {
 const UNKNOWN =
   'not measured: a good token and a bad one get the same status here. Give --flux WAC/ID of a flux that this account may read'
 
-/** Whether one more sign-in of the same user ends the tokens from before. */
+/**
+ * Whether one more sign-in of the same user ends the tokens from before. Where their refresh token brought none
+ * (`rotation` is null), it is not presented again: its access token alone is looked at.
+ */
 export async function measureSecondSignIn(
   { report, signIns }: Context,
-  before: Held,
+  { tokens }: SignedIn,
+  rotation: Rotation | null,
   guard: Guard,
   hold: (held: Held) => void,
 ): Promise<void> {
+  const before = rotation?.held ?? { ...tokens, refreshToken: null }
   const check = 'second sign-in'
   report.say('Once more, as the same user, to see whether a second device ends the first:')
   const second = await signIns.signIn()
@@ -135,15 +140,23 @@ export async function measureSecondSignIn(
   const access = guard.closed === null ? await guard.accepts(before.accessToken) : 'silent'
   const refresh = before.refreshToken === null ? null : (await signIns.refresh(before.refreshToken)).outcome
   if (refresh?.kind === 'granted') hold(heldOf(refresh.tokens, before.refreshToken!))
-  report.add(check, describeSecond(access, refresh, guard))
+  const hasFailed = rotation === null && tokens.refreshToken !== null
+  report.add(
+    check,
+    hasFailed && access !== 'accepted'
+      ? notMeasured('a refresh has brought no tokens before')
+      : describeSecond(access, refresh, guard),
+  )
 }
 
 type NotGranted = Exclude<TokenOutcome, { kind: 'granted' }>
 
 function describeSecond(access: Acceptance, refresh: TokenOutcome | null, guard: Guard): Draft {
   if (refresh !== null && refresh.kind !== 'granted' && !isRefusal(refresh)) return noVerdict(refresh)
-  if (refresh?.kind === 'granted' || (refresh === null && access === 'accepted'))
-    return { value: 'keeps', message: 'the tokens from before still work: a user may have several devices' }
+  if (refresh?.kind === 'granted' || (refresh === null && access === 'accepted')) {
+    const kept = refresh === null ? 'access token from before still works' : 'tokens from before still work'
+    return { value: 'keeps', message: `the ${kept}: a user may have several devices` }
+  }
   if (refresh === null && access === 'silent') return notMeasured(guard.closed ?? SILENT)
   if (refresh === null && access === 'unknown')
     return { verdict: 'warning', value: 'unknown', message: UNKNOWN }

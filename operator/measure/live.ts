@@ -167,7 +167,7 @@ async function measure(
           report.add(check, notMeasured(guard.closed))
       const rotation = await measureRefresh(context, first, guard, hold)
       const refused = await measureRefusedGrant(context)
-      await measureSecondSignIn(context, rotation?.held ?? first.tokens, guard, hold)
+      await measureSecondSignIn(context, first, rotation, guard, hold)
       await measureReuse(context, { rotation, newest: held.at(-1) }, hold, options.reuseDelays)
       await measureWrongSecret(context, refused, held.at(-1))
     }

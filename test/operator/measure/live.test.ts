@@ -294,6 +294,30 @@ t.test('a token endpoint that fails says nothing about the grant of the first de
     })
 })
 
+t.test('no refresh token is presented twice, also where a refresh brings no tokens', async (t) => {
+  for (const [resource, value] of [
+    [{ mode: 'ok' }, 'keeps'],
+    [{ mode: 'invalid-token' }, 'not measured'],
+  ] as const) {
+    const sandbox = await startSandbox(t)
+    sandbox.faults.set({
+      tokenEndpoint: { mode: 'refuse', error: 'invalid_request', only: 'refresh_token' },
+    })
+    const live = await startLive(t, sandbox)
+    await live.signIn(1)
+    await live.address(2)
+    sandbox.faults.set({ resource })
+    await live.signIn(2)
+    t.equal(await live.ended, 1)
+    t.match(live.found('rotation'), { verdict: 'fault' })
+    t.match(live.found('second sign-in'), { value }, 'the second sign-in is not blamed')
+    const presented = sandbox.journal
+      .entries({ endpoint: 'token', kind: 'refresh_token' })
+      .flatMap(({ form }) => form?.refresh_token ?? [])
+    t.equal(new Set(presented).size, presented.length)
+  }
+})
+
 t.test('a server that needs a nonce is named with the setting', async (t) => {
   const { sandbox, env } = await atServer(t, 'canaille')
   const live = await startLive(t, sandbox, { env: { ...env, OAUTH_AUTHORIZE_PARAMS: '' } })
