@@ -188,7 +188,10 @@ function isSlow(pattern: string): boolean {
   const limit = pattern.startsWith('^') ? 3 : 2
   if (!pattern.includes('|') && safeRegex(pattern, { limit })) return false
   try {
-    return !isSafePattern(pattern, SEARCH).safe
+    if (!isSafePattern(pattern, SEARCH).safe) return true
+    // With nothing after them nested quantifiers cost nothing. They are refused there too: one letter more makes them slow.
+    const nests = !safeRegex(pattern, { limit: Number.POSITIVE_INFINITY })
+    return nests && !isSafePattern(`^(?:${pattern})$`, SEARCH).safe
   } catch {
     // It reads no named groups. Ajv names what is no pattern at all.
     return true
