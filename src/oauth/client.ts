@@ -59,7 +59,12 @@ export interface AuthorizationClient {
   /** The client flow: a token of the application's own, without a user. */
   redeemClient(): Promise<TokenOutcome>
   /** Resolves with the response, however late, or when the connection has failed or `signal` has reset it. */
-  refresh(refreshToken: Secret, bounds: Required<RequestBounds>): Promise<TokenOutcome>
+  refresh(
+    refreshToken: Secret,
+    bounds: Required<RequestBounds>,
+    /** The access token that it replaces: no description of an error shows it. */
+    accessToken?: Secret,
+  ): Promise<TokenOutcome>
   /** RFC 7009, within `withinMs` and the token timeout. null when revoked or when there is no revocation endpoint. */
   revoke(
     token: Secret,
@@ -127,9 +132,14 @@ export function createAuthorizationClient({
 
   /**
    * openid-client's settings for one request, whose response `read` passes on; without `bounds` it has the whole token
-   * timeout.
+   * timeout. `hidden`: no description of an error shows it.
    */
-  function configuration(over = tokenFetch, bounds?: RequestBounds, read = readTokens): Configuration {
+  function configuration(
+    over = tokenFetch,
+    bounds?: RequestBounds,
+    read = readTokens,
+    hidden?: Secret,
+  ): Configuration {
     const [authorizationEndpoint = ''] = oauth.authorizeUrl.split('?')
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
@@ -147,7 +157,8 @@ export function createAuthorizationClient({
     const send = wrapTokenFetch(fetchWithin)
     settings[customFetch] = (async (url, given) => {
       const options = given as Parameters<TokenFetch>[1]
-      return read(await send(url, options), [secret, ...secretsIn(options)])
+      const known = hidden === undefined ? [] : [hidden.reveal()]
+      return read(await send(url, options), [secret, ...known, ...secretsIn(options)])
     }) as CustomFetch
     // The configuration has already decided whether plain http is permitted.
     allowInsecureRequests(settings)
@@ -221,9 +232,13 @@ export function createAuthorizationClient({
       return request(() => clientCredentialsGrant(configuration(), { scope: oauth.scope }))
     },
 
-    refresh: (refreshToken, bounds) =>
+    refresh: (refreshToken, bounds, accessToken) =>
       request(
-        () => refreshTokenGrant(configuration(tokenFetch, bounds), refreshToken.reveal()),
+        () =>
+          refreshTokenGrant(
+            configuration(tokenFetch, bounds, readTokens, accessToken),
+            refreshToken.reveal(),
+          ),
         meaningOfRefresh(oauth.refusedGrants),
       ),
 

@@ -25,6 +25,26 @@ t.test('a refresh that failed and is granted later says so: refresh.recovered', 
   }
 })
 
+t.test(
+  'the description of an error of a refresh does not show the access token that it replaces',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox)
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    t.equal((await browser.fetch('/flux/a')).status, 200)
+    const [call] = sandbox.journal.entries({ endpoint: 'resource' })
+    const accessToken = String(call?.headers.authorization).replace('Bearer ', '')
+    const body = JSON.stringify({ error: 'invalid_request', error_description: `not ${accessToken}` })
+    sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 400, body } })
+    sandbox.expireAccessTokens()
+    t.equal((await browser.fetch('/flux/a')).status, 503)
+    const [failed] = logLines(bff.log(), 'refresh.unavailable')
+    t.match(failed, { description: 'not ***' })
+    t.notMatch(bff.log(), accessToken)
+  },
+)
+
 t.test('the lines of a refresh without tokens have the words of the token endpoint', async (t) => {
   const profile = PROFILES.keycloak!
   const sandbox = await startSandbox(t, { profile, faults: { exactRedirect: false } })

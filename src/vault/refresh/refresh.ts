@@ -222,7 +222,8 @@ function send(
   const { pass } = caller
   pass.sent()
   const presentation = present({
-    send: (signal) => authorizationClient.refresh(tokens.refreshToken!, { sendBefore, signal }),
+    send: (signal) =>
+      authorizationClient.refresh(tokens.refreshToken!, { sendBefore, signal }, tokens.accessToken),
     renewLease: () => store.renewLease(key, renewRequest),
     mayBeQueued: () => gate.mayBeQueued(sentAt),
     timeoutMs,
