@@ -626,6 +626,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
       // While all connections are busy, nothing else would forget it.
       this.shared.kept.waiting.delete(this)
       this.shared.fresh.waiting.delete(this)
+      this.shared.uploads.waiting.delete(this)
     }
     // What was dispatched keeps its place until undici is done with it.
     if (this.dispatched)

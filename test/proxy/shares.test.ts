@@ -65,6 +65,31 @@ t.test('updates beyond the share of their holder wait for it', async (t) => {
   t.equal((await second).status, 200, 'once the first has ended')
 })
 
+t.test('an upload whose browser leaves while it waits for a connection is forgotten', async (t) => {
+  const upstream = await rawUpstream(t, () => {})
+  const upload = outgoing({ method: 'PUT', uploadLength: 0 })
+  // A quarter of the connections is for uploads.
+  const { port, sends, outcome } = await bff(
+    t,
+    { baseUrl: upstream.url, connections: 4 },
+    { outgoing: upload },
+  )
+  const send = (holder: string) => browse(t, port, '/x', `X-Holder: ${holder}`)
+  const first = send('a')
+  await upstream.request(0)
+  const left = send('b')
+  await sends(2)
+  left.socket.destroy()
+  t.same(await outcome(0), { kind: 'client_gone' })
+  const next = send('c')
+  await sends(3)
+  upstream.received[0]!.socket.write(OK)
+  t.equal((await first.answer).status, 200)
+  ;(await upstream.request(1)).socket.write(OK)
+  t.equal((await next.answer).status, 200)
+  t.equal(upstream.sockets.length, 2, 'no connection for the one that has left')
+})
+
 t.test('a call is refused at once if those of its holder that wait keep too many bytes', async (t) => {
   const shares = new Shares(1, 100)
   const share = shares.of('a')
