@@ -153,6 +153,8 @@ interface LeaseFacts {
 
 /** After an incident a token in doubt is not presented for this long: a process that holds new ones stores them sooner. */
 const INCIDENT_PAUSE_MS = 5_000
+/** The store's age of tokens is too high by the way of one reply: the step that replaced others by them saw an earlier time. */
+const REPLY_MS = 1_000
 /** A refresh token that is granted again is presented at least this long before the end of that time: it takes its way. */
 const REUSE_MARGIN_MS = 2_000
 /** How long a token in doubt is not presented while the token endpoint answers others late. */
@@ -190,7 +192,7 @@ export function mayPresent(begun: BeginRefreshResult, facts: LeaseFacts): MayPre
       // By the clock of this process or by the store's: either may be wrong, and the other one prevents a long wait.
       const leftMs = Math.min(
         facts.leftMs,
-        ageMs === null ? Number.POSITIVE_INFINITY : facts.tokens.lifeSeconds * 1_000 - ageMs,
+        ageMs === null ? Number.POSITIVE_INFINITY : facts.tokens.lifeSeconds * 1_000 - ageMs + REPLY_MS,
       )
       const ms =
         doubts === 0
