@@ -1,7 +1,7 @@
 import { createKeyring } from '../src/keyring.ts'
 import {
   type EndReason,
-  forClient,
+  forClientId,
   inLog,
   LOG_DIGITS,
   openTokens,
@@ -100,7 +100,7 @@ function factsOf(
   const { record, tokens } =
     own === null || clientId === null
       ? stored
-      : forClient({ key, record: stored.record, tokens: own }, clientId)
+      : forClientId({ key, record: stored.record, tokens: own }, clientId)
   // A lease counts its doubt before it is one.
   const isUnderWay = record.lease !== '' && record.leaseUntil > now
   return {

@@ -47,7 +47,7 @@ interface Slot<Entry> {
   readonly key: RecordKey
   readonly cookies: Set<string>
   entry: Entry | null
-  /** How often `distrust` or `drop` was called, or the slot given away. A read proves nothing if it has grown since. */
+  /** How often `distrust` or `drop` was called, or the slot evicted. A read proves nothing if it has grown since. */
   changes: number
   /** Under way. */
   readonly reads: Record<'state' | 'session', Read | null>
@@ -73,16 +73,16 @@ export function createSessionCache<Entry>({
   const slots = new Map<RecordKey, Slot<Entry>>()
   const byCookie = new Map<string, Slot<Entry>>()
 
-  /** The slot of a session, now the last to be given away. */
+  /** The slot of a session, now the last to be evicted. */
   function slotOf(key: RecordKey): Slot<Entry> {
     const slot = slots.get(key) ?? newSlot(key)
     slots.delete(key)
     slots.set(key, slot)
-    if (slots.size > max) giveAway(slots.values().next().value!)
+    if (slots.size > max) evict(slots.values().next().value!)
     return slot
   }
 
-  function giveAway(slot: Slot<Entry>): void {
+  function evict(slot: Slot<Entry>): void {
     slots.delete(slot.key)
     for (const cookie of slot.cookies) byCookie.delete(cookie)
     // `distrust` would not find it any more, so what its reads show proves nothing.
@@ -162,7 +162,8 @@ export function reportWrites(store: SessionStore, { onTouched, onChanged }: Repo
     async (key: RecordKey, ...args: Args): Promise<Result> => {
       try {
         const result = await write(key, ...args)
-        // A read asks for this end if its process' clock is wrong. Reported, it would repeat that read for ever.
+        // `look` asks for such an end where its own clock is wrong. Reported, it would repeat the read that `look` is part of
+        // for ever.
         if (result.kind !== 'precondition_failed') onChanged(key)
         return result
       } catch (error) {

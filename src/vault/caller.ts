@@ -30,7 +30,7 @@ export interface Caller {
   readonly neededAt: number
   /** Of the access token, monotonic milliseconds. */
   readonly expiresAt: number
-  /** `SESSION_CACHE_MS` after the read that has shown last that the session goes on was sent, monotonic milliseconds. */
+  /** `SESSION_CACHE_MS` after the newest read that showed the session live was sent, monotonic milliseconds. */
   provenUntil: number
   /** When the session passes a limit by the clock of this process, monotonic milliseconds. */
   limitAt: number
@@ -161,6 +161,7 @@ export function createCallers(options: CallersOptions): Callers {
   function requireDevice(caller: Caller, header: string | undefined, skipped: boolean): void {
     if (isDeviceOf(caller, header, clock.monotonic())) return
     const cookie = cookies.readDevice(header)
+    // With SESSION_BINDING=off nobody can renew a device cookie: a session that was bound before needs none.
     const until =
       options.binding === null ? Number.POSITIVE_INFINITY : options.binding.provenUntil(caller.key, cookie)
     if (until === null) throw deviceProblem(skipped)
@@ -258,7 +259,10 @@ function createProofs(options: CallersOptions) {
     return known
   }
 
-  /** A full read: a session whose token needs a refresh, or has ended, or its new caller. */
+  /**
+   * A full read: a session whose token needs a refresh, or has ended, or its new caller. Requests share it, so what holds
+   * for one of them alone, such as its device, is checked in `find`.
+   */
   async function readSession(key: RecordKey, request: RequestInLog): Promise<Found | Caller> {
     observe('miss')
     return await cache.read(key, {

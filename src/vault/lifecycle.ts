@@ -6,7 +6,7 @@ import {
   END_REASONS,
   type EndReason,
   type Found,
-  forClient,
+  forClientId,
   type LiveSession,
   openTokens,
   passedLimit,
@@ -158,7 +158,7 @@ export function createSessions(options: SessionsOptions): Sessions {
       )
       return { kind: 'unreadable' }
     }
-    const session = forClient({ key, record, tokens: opened.tokens }, options.clientId)
+    const session = forClientId({ key, record, tokens: opened.tokens }, options.clientId)
     const { endsAt } = session.record
     if (endsAt === record.endsAt || clock.wall() < endsAt) return { kind: 'live', session }
     // The record does not have this limit, so `ifLimitPassed` cannot ask the store's clock.
@@ -293,7 +293,7 @@ interface EndSessionOptions {
   onUnreadable: (key: RecordKey) => void
 }
 
-/** The end of sessions alone, for the operator's command line. */
+/** The end of sessions: of a server process, and alone for the operator's commands. */
 export function createEndSession(options: EndSessionOptions): EndSession {
   const { store, keyring, log } = options
 
@@ -306,7 +306,7 @@ export function createEndSession(options: EndSessionOptions): EndSession {
     else if (reason !== 'replaced') options.revoke(opened.tokens, key)
     // An entry that stays is dropped when it is claimed.
     const done = store.schedule(key, null).catch(logDefect(log))
-    // The process of an operator's command ends soon.
+    // The process of an operator's command may exit as soon as this resolves.
     if (reason === 'operator') await done
     return true
   }

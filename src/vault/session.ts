@@ -20,10 +20,10 @@ export interface LiveSession {
 }
 
 /**
- * A session as this client can use it. A refresh token of another `CLIENT_ID` would be refused, and all such sessions would
- * end at once when the variable changes: so they last as long as their access tokens.
+ * A session as it can be used with this `CLIENT_ID`. Its refresh token would be refused if it was issued to another one, and
+ * all sessions would end at once when the variable changes: so they last as long as their access tokens.
  */
-export function forClient(session: LiveSession, clientId: string): LiveSession {
+export function forClientId(session: LiveSession, clientId: string): LiveSession {
   const { record, tokens } = session
   if (record.client === clientId || tokens.refreshToken === null) return session
   const endsAt = Math.min(record.endsAt, tokens.expiresAt)

@@ -22,7 +22,7 @@ export {
   END_REASONS,
   type EndReason,
   type Found,
-  forClient,
+  forClientId,
   type LiveSession,
   NO_COOKIE,
   notLiveProblem,
@@ -66,7 +66,7 @@ export interface Vault extends Callers, Pick<NonceStore, 'claimNonce'>, TryStore
   /** Starts the background refreshes. */
   start: Tokens['start']
   beginStop: Tokens['beginStop']
-  /** As `Tokens.stop`. The store stays open: who has opened it closes it. */
+  /** As `Tokens.stop`. The store stays open: its opener closes it. */
   stop: Tokens['stop']
 }
 
@@ -109,7 +109,7 @@ export function createVault(options: VaultOptions): Vault {
     sessionInLog(header) {
       const cookie = cookies.read(header)
       if (cookie === null) return null
-      // To verify one again would cost more than its line.
+      // The cache first: to verify a cookie again would cost more than to write the line of the log.
       const key = cache.keyOf(cookie) ?? cookies.verify(cookie)?.recordKey
       return key === undefined ? null : inLog(key)
     },

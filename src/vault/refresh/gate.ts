@@ -177,8 +177,8 @@ const KEPT_MS = 60_000
 
 /**
  * How many token requests are in flight at once: a number that follows the responses, as TCP's congestion window does
- * (RFC 5681). A token endpoint that needs its time for each request still works through those that this process has given
- * up, and grants them to nobody; so no more leave than it answers in time. All instants are monotonic milliseconds.
+ * (RFC 5681). A slow token endpoint still works through requests that this process has given up, and nobody receives what
+ * it grants. So no more leave than it answers in time. All instants are monotonic milliseconds.
  */
 export function createInFlight({
   max,

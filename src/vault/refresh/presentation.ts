@@ -33,8 +33,8 @@ const RENEW_AGAIN_MS = 250
 /**
  * Presents a refresh token, and renews the lease while there is no response, so that no other process presents the same
  * one. Resets the connection when the response takes too long or the presentation is overtaken: a request that is still
- * on its way is then not delivered. A token endpoint that answers others late has its time: it would grant a request that
- * is given up to nobody.
+ * on its way is then not delivered. A token endpoint that answers others late gets more time: it may still grant the
+ * request, and nobody would receive the tokens.
  */
 export function present(options: PresentationOptions): Presentation {
   const { send, renewLease, mayBeQueued, timeoutMs, monotonic, log } = options

@@ -87,7 +87,7 @@ const NEW_RENEWAL = {
   result: null,
 }
 
-/** One attempt and one renewal for each session and process at a time. Callers race them with their patience. */
+/** One attempt and one renewal for each session and process at a time. Each caller waits for them as long as its patience lasts. */
 export function createRenewals(options: RenewalsOptions): Renewals {
   const { refresh, sessions, isDown, timing, timeoutMs, clock } = options
   const attempts = new Map<RecordKey, SharedAttempt>()

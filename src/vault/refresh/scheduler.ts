@@ -58,7 +58,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   const { store, sessions, gate, clock, random, log, events } = options
   let pollAt = clock.monotonic() + random() * FIRST_POLL_WITHIN_MS
   const working = new Set<Promise<void>>()
-  /** Sessions that were claimed and have not reached the breaker yet. */
+  /** Sessions that were claimed and have not reached the gate yet. */
   let arriving = 0
   let timer: NodeJS.Timeout | undefined
   let polling: Promise<void> | null = null

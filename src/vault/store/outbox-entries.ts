@@ -36,7 +36,7 @@ export interface Entries {
   forgotAt: number
 }
 
-const AT_ONCE = 64
+const BATCH_SIZE = 64
 /** Older writes have reached the Redis replica that is promoted, unless it was cut off for long (docs/limits.md). */
 const KEPT_MS = 60_000
 /** About 40 MB of sealed tokens; with more than 330 refreshes a second in one process the time is shorter. */
@@ -79,12 +79,12 @@ export function pendingTokens({ byName }: Entries): Entry[] {
 }
 
 /** The next entries to be written; pending ones first. */
-export function nextPart(entries: Entries): Entry[] {
+export function nextBatch(entries: Entries): Entry[] {
   const all = [...entries.byName.values()].filter((entry) => needsWrite(entries, entry))
-  return [...all.filter(isPending), ...all.filter((entry) => !isPending(entry))].slice(0, AT_ONCE)
+  return [...all.filter(isPending), ...all.filter((entry) => !isPending(entry))].slice(0, BATCH_SIZE)
 }
 
-/** Puts an entry at the end, in the place of an older one. false, and nothing changes, if that one says more. */
+/** Puts an entry at the end, in the place of an older one. false, and nothing changes, if what is there makes it needless. */
 export function put(entries: Entries, entry: Entry): boolean {
   const { byName } = entries
   const before = byName.get(entry.name)

@@ -13,7 +13,7 @@ import {
   moveToEnd,
   needsWrite,
   newEntry,
-  nextPart,
+  nextBatch,
   pendingTokens,
   put,
   tokensOf,
@@ -306,8 +306,8 @@ function createRetries(
   async function pump(inMs: number): Promise<void> {
     await pause(inMs)
     let pauseMs = FIRST_PAUSE_MS
-    for (let part = nextPart(entries); part.length > 0 && !stopped; part = nextPart(entries)) {
-      const done = await Promise.all(part.map(tryAgain))
+    for (let batch = nextBatch(entries); batch.length > 0 && !stopped; batch = nextBatch(entries)) {
+      const done = await Promise.all(batch.map(tryAgain))
       // Part of a Cluster may be away: its entries are the last now.
       if (done.includes(true)) pauseMs = FIRST_PAUSE_MS
       else {

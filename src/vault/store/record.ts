@@ -3,8 +3,8 @@ import type { SessionFlow } from '../../config/variables.ts'
 /**
  * The record of one session: its facts, what may be done with it, and the rules of each step. Every store runs these
  * rules (memory/store.ts, redis/records.ts, and the simulation). A new fact is a row of `FACTS` and the rule that needs it, and
- * a member of `SessionState` where each call goes by it. A record of 0.2 keeps it only after its next refresh
- * (redis/hash-records.ts).
+ * a member of `SessionState` where each call goes by it and it can change. A record of 0.2 keeps it only after its next
+ * refresh (redis/hash-records.ts).
  */
 
 /** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */
@@ -24,7 +24,7 @@ export const CLOCK_TOLERANCE_MS = 5_000
 
 // The facts of a record.
 
-/** The name of a fact in the stored text, and its value where the text has none. */
+/** The name of a fact in the stored text, and its value where the text has none. No other fact may ever have that name. */
 const fact = <Value>(name: string, none: Value): readonly [name: string, none: Value] => [name, none]
 
 /** Every fact of a record. Instants are epoch milliseconds by the store's clock; 0 and '' for none. */
@@ -52,11 +52,13 @@ const FACTS = {
   lease: fact('l', ''),
   /** Until when the lease is held, or refreshes are paused after a failover. */
   leaseUntil: fact('lu', 0),
+  /** When the holder took the lease; renewals do not move it. */
   leasedAt: fact('la', 0),
   /** Until then the presentation of an earlier lease, which was never released, may still get its response. */
   openUntil: fact('o', 0),
-  /** No refresh before this instant. */
+  /** No refresh before this instant, except the first forced one within a minute. */
   retryAt: fact('r', 0),
+  /** When that was written. */
   retrySetAt: fact('ra', 0),
   /** See `Answered`. */
   answer: fact('n', ''),
@@ -82,7 +84,7 @@ type Facts = { readonly [Name in keyof typeof FACTS]: (typeof FACTS)[Name][1] }
 export interface StoredRecord extends Facts {
   /** The sealed tokens, one byte a character. The store does not know what is inside. */
   readonly tokens: string
-  /** When the store deletes the record; 0: as the store has it. */
+  /** When the store deletes the record; 0, as after a read from Redis: not known, and a write leaves it. */
   readonly expireAt: number
   /** Facts that a later version has written: they are kept. */
   readonly others?: Readonly<Record<string, unknown>>
@@ -363,7 +365,7 @@ export interface KeptEnd extends SessionEnd {
   readonly expireAt: number
 }
 
-/** What a store has of one session. */
+/** What a store has of one session. A step over Redis sees no `end`: run.ts reads records alone. */
 export interface RecordState {
   readonly record: StoredRecord | null
   readonly end: KeptEnd | null

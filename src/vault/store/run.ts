@@ -47,9 +47,9 @@ const STEP_MS = 950
 /** The first of a process at a server takes three commands. A sign-in has waited for the authorization server before. */
 const CREATE_MS = 1_600
 
-/** A step whose replies came in time and that is late by as much: the process was held up. */
+/** No command outlasts the limit of its step. A step that is later than its limit by this much was held up by its process. */
 const HELD_UP_MS = 50
-/** What such a step has left. */
+/** The time that such a step still gets. */
 const MORE_MS = 100
 
 /** Records that this process has seen lately: a step on one of them is a single command. */
@@ -59,7 +59,7 @@ const SHOWN_KEPT_MS = 60_000
 /**
  * Runs steps over a server that can read a record, and write it if its facts are still those that were read. A step on a
  * record that was just read or written begins with what that has shown. If the record has changed meanwhile, the step
- * runs again on what a read shows now. The time that it sees is the server's, at most as late as it is.
+ * runs again on what a read shows now. The time that a step sees is never ahead of the server's clock.
  */
 export function createRun(commands: RecordCommands, { idleMs, withinMs, monotonic }: RunOptions): RunStep {
   const lately = new Map<RecordKey, Shown & { at: number }>()
@@ -108,16 +108,17 @@ export function createRun(commands: RecordCommands, { idleMs, withinMs, monotoni
       const [after, reply] = step(before, {
         now,
         idleMs,
+        // A guess, which the write checks if the step has used it: `moved` brings the right one.
         get history() {
           looked = history ?? (record === null ? commands.historyOf(key) : record.history)
           return looked
         },
       })
       if (after.record === record) {
-        if (isRead)
-          return reply
-          // What was shown lately proves nothing by itself.
-        ;[shown, isRead] = [await read(), true]
+        if (isRead) return reply
+        // What was shown lately proves nothing by itself.
+        shown = await read()
+        isRead = true
         continue
       }
       lately.delete(key)
@@ -131,7 +132,8 @@ export function createRun(commands: RecordCommands, { idleMs, withinMs, monotoni
           history = written.history
           break
         case 'changed':
-          ;[shown, isRead] = [await read(), true]
+          shown = await read()
+          isRead = true
       }
     }
   }
