@@ -18,7 +18,7 @@ import type { EndResult, RecordKey, SessionRecord, SessionState } from './store/
 import { inLog, type SessionStore, StoreUnavailable } from './store/store.ts'
 
 /**
- * The life of sessions in a server process, with the names that it has in vault.ts. login/fastify-session.ts confirms a
+ * The life of sessions in a server process; what vault.ts shows of it has the same names. login/fastify-session.ts confirms a
  * new one. The operator's commands end sessions with `createEndSession`. A store that fails is a rejection with
  * `StoreUnavailable`.
  */

@@ -200,7 +200,7 @@ async function takeLease(
     stopping: self.stopping,
   })
   if (may.kind === 'present') {
-    // The queue has it for long after the time in which the token would be granted again.
+    // The due queue would come to it only long after the time in which a used token is granted again.
     if (forced && reuseMs > 0) await store.schedule(key, leaseMs(timeoutMs))
     return { ...may, session, attempt, leasedAt }
   }

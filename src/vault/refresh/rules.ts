@@ -155,7 +155,7 @@ interface LeaseFacts {
 const INCIDENT_PAUSE_MS = 5_000
 /** The store's age of tokens is too high by the way of one reply: the step that replaced others by them saw an earlier time. */
 const REPLY_MS = 1_000
-/** A refresh token that is granted again is presented at least this long before the end of that time: it takes its way. */
+/** A used refresh token is presented again at least this long before `reuseMs` end: the request needs time to arrive. */
 const REUSE_MARGIN_MS = 2_000
 /** How long a token in doubt is not presented while the token endpoint answers others late. */
 const LATE_PAUSE_MS = 2_000
