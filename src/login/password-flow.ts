@@ -102,7 +102,7 @@ function createPassword(context: LoginContext) {
       // While the store is down no tokens are requested, since they could not be stored.
       await vault.ping()
       return await authorizationClient.redeemGrant('password', {
-        // The service demands a URL on the registered callback's domain here too.
+        // A field of this grant too (service document, section 5.3).
         redirect_uri: config.publicUrl + PATHS.callback,
         username,
         password: new Secret(password),

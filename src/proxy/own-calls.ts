@@ -15,9 +15,9 @@ interface OwnCall {
   readonly path: string
   /** As it is sent, without `?`. */
   readonly query?: string
-  /** Of a GET; null leaves it to the resource server. Default JSON. */
+  /** Of the response; null leaves it to the resource server. Default JSON. */
   readonly format?: Format | null
-  /** Whether the query names it too. Default true. */
+  /** Whether the query names it too: that of a GET, and any that has the token. Default true. */
   readonly formatInQuery?: boolean
   readonly body?: object
   /** Header fields besides those of every call, for example `accept-encoding`, which is else `identity`. */
@@ -56,7 +56,7 @@ export function createOwnCalls(
       const inQuery = upstream.tokenIn === 'query'
       const namesFormat = formatInQuery && format !== null
       const query = [
-        ...(method === 'GET' && namesFormat ? [`format=${format}`] : []),
+        ...((method === 'GET' || inQuery) && namesFormat ? [`format=${format}`] : []),
         ...(call.query ? [call.query] : []),
         ...(inQuery ? [`access_token=${encodeURIComponent(secret)}`] : []),
       ].join('&')

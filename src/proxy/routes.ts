@@ -131,7 +131,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
 
   const operations = [
     getFlux(accounts, clientFluxAllowed === '*' || (clientFluxAllowed?.size ?? 0) > 0),
-    ...updateSite(accounts),
+    ...updateSite(accounts, upstream.tokenIn),
     ...declaredOperations(config.operations, accounts),
   ]
   await scope.register(async function withBodies(embodied) {

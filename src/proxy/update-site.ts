@@ -15,8 +15,13 @@ import {
 
 const JSON_SUFFIX = '.json'
 
-/** UpdateSite by its two routes: the Site is named in the path, or in the body. */
-export function updateSite(accounts: AccountRules): RoutedOperation[] {
+/**
+ * UpdateSite by its two routes: the Site is named in the path, or in the body. `tokenIn`: a token in the query has the format
+ * beside it (service document, section 5.6).
+ */
+export function updateSite(accounts: AccountRules, tokenIn: 'header' | 'query'): RoutedOperation[] {
+  const readQuery = (request: FastifyRequest<{ Params: Params }>): Query =>
+    readSiteQuery(request, tokenIn === 'query')
   const readInBody = compileOperation(UPDATE_SITE_IN_BODY, accounts, { readQuery })
   return [
     {
@@ -46,9 +51,12 @@ function readParams({ siteId = '', ...rest }: Params): Params {
 }
 
 /** JSON is asked for by the suffix of the path or by `format`, and wrapped by `callback`. */
-function readQuery({ url, params, routeOptions }: FastifyRequest<{ Params: Params }>): Query {
+function readSiteQuery(
+  { url, params, routeOptions }: FastifyRequest<{ Params: Params }>,
+  alwaysNamesFormat: boolean,
+): Query {
   const { siteId: lastSegment = routeOptions.url ?? '' } = params
-  let asJson = lastSegment.endsWith(JSON_SUFFIX)
+  let asJson = alwaysNamesFormat || lastSegment.endsWith(JSON_SUFFIX)
   let formatNamed = false
   let callback: string | null = null
   for (const [position, { name, value }] of queryParameters(url).entries()) {
@@ -120,7 +128,7 @@ const SITE = {
     parentInfrastructureID: {
       type: ['integer', 'null'],
       format: 'int64',
-      description: 'null or absent: no parent.',
+      description: 'Empty without a parent; whether it is null or absent then is not documented.',
     },
     creationDate: SEVEN_DIGITS,
     updateDate: SEVEN_DIGITS,

@@ -76,6 +76,17 @@ t.test('a suffix or a parameter selects JSON, and a callback selects a script', 
   }
 })
 
+t.test('a token in the query has the format beside it, in UpdateSite too', async (t) => {
+  const { put, post, sent } = await proxyCaller({ UPSTREAM_TOKEN_IN: 'query' })
+  const token = 'access_token=[^&]+$'
+  for (const target of ['/site/42', '/site/42.json', '/site/42?format=json']) {
+    t.equal((await put('{"name":"N"}', target)).status, 200, target)
+    t.match(sent().url, new RegExp(`^/DEMO/Infrastructure/Site/42\\?format=json&${token}`), target)
+  }
+  t.equal((await post('{"siteID":42}', '/site?callback=cb')).status, 200)
+  t.match(sent().url, new RegExp(`^/json/reply/UpdateSite\\?format=json&callback=cb&${token}`))
+})
+
 t.test('a script is relayed with a callback alone, and a page never', async (t) => {
   const { sandbox, put } = await proxyCaller()
   for (const [type, query, status] of [

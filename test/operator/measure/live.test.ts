@@ -149,9 +149,10 @@ t.test('a site is changed only after yes, and put back as a declared GET has sho
   t.match(not.found('GetMe'), { verdict: 'ok', value: /json/ })
   t.equal(updatesOf(sandbox).length, 0)
 
-  const live = await startLive(t, sandbox, asked)
+  const live = await startLive(t, sandbox, { ...asked, env: { ...asked.env, UPSTREAM_TOKEN_IN: 'query' } })
   live.input.write('yes\n')
   t.equal(await bothSignIns(live), 0)
+  for (const { url } of updatesOf(sandbox)) t.match(url, /\?format=JSON&access_token=./)
   t.match(live.found('site absent member'), { value: 'kept' })
   t.match(live.found('site null'), { value: 'cleared' })
   t.match(live.found('site empty text'), { value: 'cleared' })
