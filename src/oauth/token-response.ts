@@ -272,6 +272,9 @@ const OF_ALL_GRANTS: ReadonlySet<string> = new Set([
   'slow_down',
 ])
 
+/** As every registered code is written. Frameworks put `Not Found` there for any path while a server is updated. */
+const OAUTH_CODE = /^[a-z_]{1,64}$/
+
 /** Whether an error code says that the client is rejected, which concerns all users. */
 export function isAboutClient({ code }: Pick<ErrorAnswer, 'code'>): boolean {
   return code !== null && CLIENT_ERRORS.has(code)
@@ -334,7 +337,7 @@ export function classifyFailure(
   }
   const isDefinite = status < 500 && status !== 429
   if (isDefinite && meaning.isRefusal(answer)) return { kind: 'refused', reason: code ?? reason, answer }
-  const namesGrant = code !== null && !OF_ALL_GRANTS.has(code)
+  const namesGrant = code !== null && OAUTH_CODE.test(code) && !OF_ALL_GRANTS.has(code)
   return {
     kind: 'unavailable',
     reason,

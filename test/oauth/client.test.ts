@@ -143,6 +143,8 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
   ['invalid_scope', error('400 No', 'invalid_scope'), { ...REFUSED, reason: 'invalid_scope' }],
   ['invalid_scope with 403', error('403 No', 'invalid_scope'), REFUSED],
   ['a code of the server with 404', error('404 No', 'not_allowed'), { ...UNAVAILABLE, ofThisGrant: true }],
+  ['the words of a framework for a missing page', error('404 No', 'Not Found'), OF_ALL],
+  ['the words of a framework for a bad request', error('400 Bad', 'Bad Request'), OF_ALL],
   ['server_error with 400', error('400 Bad', 'server_error'), OF_ALL],
   ['temporarily_unavailable', error('400 Bad', 'temporarily_unavailable'), OF_ALL],
   ['an error code of another type', error('400 Bad', { invalid_grant: 1 }), UNAVAILABLE],
