@@ -74,6 +74,8 @@ const CLOCK_SLACK_MS = 6_000
 const SKEW_MS = 1_500
 /** Tokens that Redis did not take are written again at least every two seconds. */
 const STORES_WITHIN_MS = 2_500
+/** A process goes by what it knows of Redis' clock for so long. */
+const RECALLED_MS = 60_000
 /** A command of sound connections has been executed by then. */
 const COMMAND_MS = 1_000
 /** A holder renews its lease so often. */
@@ -228,7 +230,7 @@ export class InvariantChecker {
     for (const earlier of token.presentations) {
       const { state, outcome, issued } = earlier
       if (state === 'open' || outcome === 'granted') {
-        const excuse = this.#excuse(earlier, session)
+        const excuse = this.#excuse(earlier, session, by)
         if (excuse === null) return void this.#presentedTwice(token, by, earlier)
         this.#addCause(session, excuse)
       }
@@ -247,7 +249,7 @@ export class InvariantChecker {
     )
     // Its doubts may have been written to the master before.
     if (leftMs <= 5 || this.failedOverAt > token.presentations[0]!.sentAt - LAST_MOMENT_MS) return
-    if (this.clockSteppedAt > token.issuedAt) return
+    if (this.clockSteppedAt > token.issuedAt - RECALLED_MS) return
     this.violated(
       'a refresh token in doubt is presented too early',
       `${token.text} by ${by.name}, ${Math.round(leftMs)} ms before it may be, doubts: ${doubts}`,
@@ -269,7 +271,7 @@ export class InvariantChecker {
   }
 
   /** Why a presentation that others cannot know of may be followed by another one; null for no reason. */
-  #excuse(earlier: Presentation, session: Session): LossCause | null {
+  #excuse(earlier: Presentation, session: Session, presenter: Replica): LossCause | null {
     const { by, sentAt, overAt } = earlier
     const commands = by.commandsOf(session.key)
     const since = Math.min(sentAt, overAt)
@@ -300,7 +302,9 @@ export class InvariantChecker {
     // With the lease gone the others wait for the pause after a failover alone.
     const lostLease = this.failedOverAt > since - LAST_MOMENT_MS && commands.failedAt > since
     // Several troubles in a row may leave it no time to renew the lease and to store what it has, until that has lapsed.
-    const hadNoTime = !commands.couldWriteFor(STORES_WITHIN_MS, overAt)
+    // The next one took its lease before it was held up.
+    const heldUpMs = presenter.stalledMsSince(this.#clock.now - lease)
+    const hadNoTime = !commands.couldWriteFor(STORES_WITHIN_MS + heldUpMs, overAt)
     const renewedAt = Math.min(overAt, Math.max(sentAt, commands.couldWriteUntil(RENEWAL_MS)))
     const lapsed = this.#clock.now - renewedAt > left - RENEWAL_MS
     if (couldNotWrite || lostLease || (hadNoTime && lapsed)) return 'holder cut off from Redis'
