@@ -66,7 +66,7 @@ function createWorld() {
   let away = false
   let keyring = BEFORE
   const clock = { wall: () => wall, monotonic: () => wall - 1_700_000_000_000 }
-  const events = { stored() {}, deleted() {} }
+  const events = { stored() {}, leaseChanged() {}, deleted() {} }
   let server = new RedisServer({ name: 'first', trueTime: clock.wall, events })
   /** When the last event began, and the one before it. */
   let began = [wall, wall]

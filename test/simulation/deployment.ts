@@ -103,6 +103,7 @@ export class Deployment {
       trueTime: () => this.trueTime(),
       events: {
         stored: (server, before, after) => this.checker.stored(server, before, after),
+        leaseChanged: (record) => this.checker.leaseChanged(record),
         deleted: (server, key, reason) => this.checker.deleted(server, key, reason),
       },
     })

@@ -476,14 +476,18 @@ export class InvariantChecker {
     }
     // What is written to a master that was replaced is lost, until its writer writes it again.
     const session = this.#ofTokens(after)
-    if (session !== undefined && (after.lease !== before.lease || newer !== older))
-      session.movedAt = this.#clock.now
+    if (session !== undefined && newer !== older) session.movedAt = this.#clock.now
     if (session !== undefined && this.superseded.has(server)) session.rolledBack = true
     else if (session !== undefined && newer > session.storedSerial) {
       session.storedSerial = newer
       session.storedAt = this.#clock.now
     }
     if (after.gen < before.gen) this.violated('a generation goes back', `${before.gen} to ${after.gen}`)
+  }
+
+  leaseChanged(record: StoredRecord): void {
+    const session = this.#ofTokens(record)
+    if (session !== undefined) session.movedAt = this.#clock.now
   }
 
   #ofTokens({ tokens }: StoredRecord): Session | undefined {

@@ -49,6 +49,8 @@ export class WrongType extends ErrorReply {}
 interface ServerEvents {
   /** The tokens of a record were written. */
   stored(server: RedisServer, before: StoredRecord, after: StoredRecord): void
+  /** The lease of a record was taken, or is free again. */
+  leaseChanged(record: StoredRecord): void
   deleted(server: RedisServer, key: RecordKey, reason: string): void
 }
 
@@ -152,8 +154,10 @@ export class RedisServer {
     this.data.states.set(key, after)
     if (before.record !== null && after.record === null)
       this.#events.deleted(this, key, end === null ? '' : end.reason)
-    else if (before.record !== null && after.record !== null && before.record.tokens !== after.record.tokens)
-      this.#events.stored(this, before.record, after.record)
+    else if (before.record !== null && after.record !== null) {
+      if (before.record.lease !== after.record.lease) this.#events.leaseChanged(after.record)
+      if (before.record.tokens !== after.record.tokens) this.#events.stored(this, before.record, after.record)
+    }
     return { kind: 'written', version: versionOf(after), now }
   }
 
