@@ -113,10 +113,9 @@ export function createResourceClient(options: ResourceClientOptions): ResourceCl
   })
   let open = 0
   let whenIdle: (() => void) | null = null
+  const [kept, fresh, uploads] = [places(true), places(false), places(false, UPLOADS_PART)]
   const shared: Shared = {
-    kept: places(true),
-    fresh: places(false),
-    uploads: places(false, UPLOADS_PART),
+    ...{ kept, fresh, uploads, all: [kept, fresh, uploads] },
     prefix: prefixOf(base),
     tokenIn,
     via: options.via ?? true,
@@ -142,8 +141,7 @@ export function createResourceClient(options: ResourceClientOptions): ResourceCl
     },
     async close() {
       if (open > 0) await new Promise<void>((resolve) => (whenIdle = resolve))
-      const all = [shared.kept, shared.fresh, shared.uploads]
-      await Promise.all(all.map(({ connections }) => connections.destroy()))
+      await Promise.all(shared.all.map(({ connections }) => connections.destroy()))
     },
   }
 }
@@ -154,6 +152,7 @@ interface Shared {
   fresh: Places
   /** A browser may take hours for one: it must not wait where updates do. */
   uploads: Places
+  all: readonly Places[]
   /** The path of the base URL. */
   prefix: string
   tokenIn: 'header' | 'query'
@@ -624,9 +623,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler, Sharer {
     if (this.waited) {
       this.own.shares.forget(this.share, this)
       // While all connections are busy, nothing else would forget it.
-      this.shared.kept.waiting.delete(this)
-      this.shared.fresh.waiting.delete(this)
-      this.shared.uploads.waiting.delete(this)
+      for (const { waiting } of this.shared.all) waiting.delete(this)
     }
     // What was dispatched keeps its place until undici is done with it.
     if (this.dispatched)
