@@ -114,6 +114,14 @@ export const SIGN_INS_AT_ONCE = 32
 const ACCEPTED_BEFORE =
   'the server may be unable to look the client up: it accepted the same credentials until'
 
+/** One request to the authorization server. */
+interface Exchange {
+  over?: ReturnType<typeof createTokenFetch>
+  bounds?: RequestBounds
+  read?: typeof readTokens
+  hidden?: readonly Secret[]
+}
+
 /** A client with its own connections; `close` closes them. */
 export function createAuthorizationClient({
   oauth,
@@ -132,14 +140,14 @@ export function createAuthorizationClient({
 
   /**
    * openid-client's settings for one request, whose response `read` passes on; without `bounds` it has the whole token
-   * timeout. `hidden`: no description of an error shows it.
+   * timeout. No description of an error shows `hidden`, or a secret of the request.
    */
-  function configuration(
+  function configuration({
     over = tokenFetch,
-    bounds?: RequestBounds,
+    bounds,
     read = readTokens,
-    hidden?: Secret,
-  ): Configuration {
+    hidden = [],
+  }: Exchange = {}): Configuration {
     const [authorizationEndpoint = ''] = oauth.authorizeUrl.split('?')
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
@@ -157,7 +165,7 @@ export function createAuthorizationClient({
     const send = wrapTokenFetch(fetchWithin)
     settings[customFetch] = (async (url, given) => {
       const options = given as Parameters<TokenFetch>[1]
-      const known = hidden === undefined ? [] : [hidden.reveal()]
+      const known = hidden.map((each) => each.reveal())
       return read(await send(url, options), [secret, ...known, ...secretsIn(options)])
     }) as CustomFetch
     // The configuration has already decided whether plain http is permitted.
@@ -208,7 +216,7 @@ export function createAuthorizationClient({
       const cameBack = new URL(redirectUri)
       cameBack.searchParams.set('code', code)
       return request(() =>
-        authorizationCodeGrant(configuration(signInFetch), cameBack, {
+        authorizationCodeGrant(configuration({ over: signInFetch }), cameBack, {
           expectedState: skipStateCheck,
           ...(verifier === null ? {} : { pkceCodeVerifier: verifier }),
         }),
@@ -221,7 +229,7 @@ export function createAuthorizationClient({
         typeof value === 'string' ? value : value.reveal(),
       ])
       return request(() =>
-        genericGrantRequest(configuration(signInFetch), grantType, {
+        genericGrantRequest(configuration({ over: signInFetch }), grantType, {
           ...Object.fromEntries(fields),
           scope: oauth.scope,
         }),
@@ -232,21 +240,19 @@ export function createAuthorizationClient({
       return request(() => clientCredentialsGrant(configuration(), { scope: oauth.scope }))
     },
 
-    refresh: (refreshToken, bounds, accessToken) =>
-      request(
-        () =>
-          refreshTokenGrant(
-            configuration(tokenFetch, bounds, readTokens, accessToken),
-            refreshToken.reveal(),
-          ),
+    refresh(refreshToken, bounds, accessToken) {
+      const hidden = accessToken === undefined ? [] : [accessToken]
+      return request(
+        () => refreshTokenGrant(configuration({ bounds, hidden }), refreshToken.reveal()),
         meaningOfRefresh(oauth.refusedGrants),
-      ),
+      )
+    },
 
     async revoke(token, hint, withinMs = oauth.tokenTimeoutMs) {
       if (oauth.revocationUrl === null) return null
       const bounds = wholeTimeout(Math.max(0, Math.floor(Math.min(withinMs, oauth.tokenTimeoutMs))))
       try {
-        const settings = configuration(tokenFetch, bounds, readRevocation)
+        const settings = configuration({ bounds, read: readRevocation })
         await tokenRevocation(settings, token.reveal(), { token_type_hint: hint })
         return null
       } catch (error) {
