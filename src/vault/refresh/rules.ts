@@ -153,7 +153,10 @@ interface LeaseFacts {
 
 /** After an incident a token in doubt is not presented for this long: a process that holds new ones stores them sooner. */
 const INCIDENT_PAUSE_MS = 5_000
-/** The store's age of tokens is too high by the way of one reply: the step that replaced others by them saw an earlier time. */
+/**
+ * So much older the tokens may seem by the store's clock than they are: the step that stored them went by a time that was late
+ * by as long as a reply takes.
+ */
 const REPLY_MS = 1_000
 /** A used refresh token is presented again at least this long before `reuseMs` end: the request needs time to arrive. */
 const REUSE_MARGIN_MS = 2_000
