@@ -6,8 +6,10 @@ import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
 
 const CALLS = 3
 
+const [PACKAGES_ALONE] = FLOORS
+
 export const users = {
-  candidates: [OURS, again(OURS), BARE, FLOORS[0], FLOOR_OF_USERS, ...PEERS],
+  candidates: [OURS, again(OURS), BARE, PACKAGES_ALONE, FLOOR_OF_USERS, ...PEERS],
   reference: BARE,
   usual: { rounds: 3, seconds: 60, warmup: 6, browsers: 2_000, connections: 64, every: 5 },
   quick: { rounds: 1, seconds: 4, warmup: 0.5, browsers: 100, every: 1 },
