@@ -69,9 +69,9 @@ sub vcl_backend_response {
     return (deliver);
 }
 
-# Another replica gets a GET or HEAD without a response.
+# Another replica gets a GET or HEAD without a response: up to twice, since one may restart while another is down.
 sub vcl_backend_error {
-    if (bereq.retries < 1 && (bereq.method == "GET" || bereq.method == "HEAD")) {
+    if (bereq.retries < 2 && (bereq.method == "GET" || bereq.method == "HEAD")) {
         return (retry);
     }
 }

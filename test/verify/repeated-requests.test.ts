@@ -44,18 +44,18 @@ async function startReplicas(t: Test) {
     return stop
   }
   const start = (host: string) => listen(port, host, answer(host))
-  const [first, ...others] = ADDRESSES
-  let stopFirst = await start(first)
-  for (const host of others) await start(host)
+  const stops = await Promise.all(ADDRESSES.map(start))
   // The health of each: no request is lost there.
   for (const host of ADDRESSES) await listen(opsPort, host, (_request, response) => response.end())
   return {
     port,
     opsPort,
-    /** The first replica refuses connections. */
-    stopFirst: () => stopFirst(),
-    async startFirst(): Promise<void> {
-      stopFirst = await start(first)
+    /** The first of the replicas refuse connections, so many. */
+    stop(count: number): void {
+      for (const end of stops.slice(0, count)) end()
+    },
+    async startAgain(count: number): Promise<void> {
+      stops.splice(0, count, ...(await Promise.all(ADDRESSES.slice(0, count).map(start))))
     },
     /** The requests that arrived since the last call. */
     taken: () => received.splice(0),
@@ -96,7 +96,7 @@ async function startSystem(t: Test) {
 
 const skip = LACKS_FRONTS
 t.test('behind the reverse proxies of deploy/, where a replica loses a request', { skip }, async (t) => {
-  const { ask, untilInUse, taken, dieOnce, stopFirst, startFirst, fronts } = await startSystem(t)
+  const { ask, untilInUse, taken, dieOnce, stop, startAgain, fronts } = await startSystem(t)
   const methods = () => taken().map(({ method }) => method)
 
   await withEachFront(t, fronts, 'sends a read again, or says that it failed', async (t, front) => {
@@ -124,13 +124,16 @@ t.test('behind the reverse proxies of deploy/, where a replica loses a request',
 
   const unconnected = 'sends any request to another replica if no connection was made'
   await withEachFront(t, fronts, unconnected, async (t, front) => {
-    for (const method of UNCONNECTED[front.name] ?? ['GET', ...WRITES]) {
-      await untilInUse(front, 3)
-      stopFirst()
-      // nginx takes turns, so one of three is meant for the replica that refuses it.
-      for (const _ of ADDRESSES) t.equal(await ask(front, method, '/site/a%2Fb//c'), 200, method)
-      t.strictSame(methods(), [method, method, method])
-      await startFirst()
+    for (const count of [1, 2]) {
+      for (const method of UNCONNECTED[front.name] ?? ['GET', ...WRITES]) {
+        const what = `${method}, ${count} refuse`
+        await untilInUse(front, 3)
+        stop(count)
+        // nginx takes turns, so one of three is meant for the first replica that refuses it.
+        for (const _ of ADDRESSES) t.equal(await ask(front, method, '/site/a%2Fb//c'), 200, what)
+        t.strictSame(methods(), [method, method, method], what)
+        await startAgain(count)
+      }
     }
   })
 })
