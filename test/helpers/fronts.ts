@@ -202,8 +202,8 @@ const PROGRAMS: Record<
         text: substitute(text, [
           [/( +BalancerMember http:\/\/10\.0\.0\.1)2(:.*\n)/g, '$12$2$13$2'],
           ['/var/log/apache2/access.log', join(folder, ACCESS_LOG)],
-          ['*:80', `*:${ports.http}`],
-          ['*:443', `*:${ports.https}`],
+          [/\*:80\b/g, `*:${ports.http}`],
+          [/\*:443\b/g, `*:${ports.https}`],
         ]),
         // In one process: workers would survive a killed test.
         args: ['-X', '-f', path],
@@ -266,7 +266,8 @@ async function startFront(t: Teardown, name: FrontName, behind: Behind): Promise
   const result = text
     .replace(/\/etc\/\w+\/tls\/app\.example\.com/g, tls)
     .replace(/10\.0\.0\.(1[123]):3000/g, `127.0.0.$1:${replica}`)
-    .replaceAll('9464', String(opsPort))
+    // A chosen port may hold these digits too.
+    .replace(/\b9464\b/g, String(opsPort))
   // Nothing may be left that leads elsewhere.
   if (/10\.0\.0|\/etc\//.test(result.replace(/^ *#.*$/gm, '')))
     throw new Error(`${file} is not replaced whole`)
