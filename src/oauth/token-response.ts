@@ -34,7 +34,7 @@ export interface HttpResponse {
   body: string
 }
 
-/** A response of 300 and above, as a log may show it. */
+/** A response that reports an error, as a log may show it: of 300 and above, or one below with an error code (GitHub: 200). */
 export interface ErrorAnswer {
   readonly status: number
   /** The OAuth error code (RFC 6749 section 5.2): 1 to 64 printable characters. null: there is none that can be read. */
@@ -326,9 +326,9 @@ export function classifyFailure(
   const noTokens = findCause(error, NoTokens)
   if (noTokens === null) return inDoubt(errorName(error))
   const { status, message: reason, retryAfterSeconds, isEmpty, description } = noTokens
-  if (status < 300) return inDoubt(reason)
   const code = noTokens.code !== null && PRINTABLE_CODE.test(noTokens.code) ? noTokens.code : null
   const answer = { status, code, isEmpty, description }
+  if (status < 300) return code === null ? inDoubt(reason) : { ...inDoubt(reason), answer }
   // Some servers redirect to a page whatever went wrong, also after they have acted.
   if (status < 400) return { ...inDoubt(reason), answer }
   // Gateways answer 500 to 504 for a request that they lost after the server had acted on it.
