@@ -22,6 +22,9 @@ interface FetchOptions {
 /** A token response is a few kilobytes; a larger one is not a token response. */
 const MAX_RESPONSE_BYTES = 65_536
 
+/** So long after its begin a connection carries its last request: in a steady stream it never idles, while its name may lead elsewhere. */
+const CONNECTION_LIFE_MS = 60_000
+
 /** How long no connection is reused once the server has ended one so soon. */
 const NO_REUSE_MS = 600_000
 
@@ -78,7 +81,10 @@ export function createTokenFetch({
       return new Pool(origin, {
         ...options,
         factory: (origin) =>
-          new ResettableClient(origin, options, { connector, proxy, timeoutMs }).on('disconnect', noteEnd),
+          new ResettableClient(origin, options, { connector, proxy, timeoutMs, monotonic }).on(
+            'disconnect',
+            noteEnd,
+          ),
       })
     },
   })
@@ -107,17 +113,24 @@ interface Reach {
   connector: buildConnector.connector
   proxy: EgressProxy | null
   timeoutMs: number
+  monotonic: () => number
 }
 
 /** A client of one connection at a time that can be reset: `close` alone would still deliver what the kernel has buffered. */
 class ResettableClient extends Client {
-  readonly #connection: { socket: Socket | null }
+  readonly #connection: { socket: Socket | null; begunAt: number }
+  readonly #monotonic: () => number
 
-  constructor(origin: string | URL, options: Client.Options, { connector, proxy, timeoutMs }: Reach) {
-    const connection: { socket: Socket | null } = { socket: null }
+  constructor(
+    origin: string | URL,
+    options: Client.Options,
+    { connector, proxy, timeoutMs, monotonic }: Reach,
+  ) {
+    const connection = { socket: null as Socket | null, begunAt: Number.POSITIVE_INFINITY }
     super(origin, {
       ...options,
       connect(target, done) {
+        connection.begunAt = monotonic()
         if (proxy !== null) {
           connection.socket = throughProxy(proxy, connector, timeoutMs)(target, done)
           return
@@ -143,11 +156,16 @@ class ResettableClient extends Client {
       },
     })
     this.#connection = connection
+    this.#monotonic = monotonic
+    this.on('disconnect', () => {
+      connection.begunAt = Number.POSITIVE_INFINITY
+    })
   }
 
   override dispatch(options: ResettableOptions, handler: Dispatcher.DispatchHandler): boolean {
     options.onConnection?.(() => this.#connection.socket?.resetAndDestroy())
-    return super.dispatch(options, handler)
+    const isOld = this.#monotonic() - this.#connection.begunAt >= CONNECTION_LIFE_MS
+    return super.dispatch(isOld ? { ...options, reset: true } : options, handler)
   }
 }
 

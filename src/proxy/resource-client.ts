@@ -67,6 +67,8 @@ export interface ResourceClientOptions {
   ownPathOf?: (location: string) => string | null
   /** Connections at most, for reads, and again for all that is sent over a connection of its own. */
   connections?: number
+  /** How long a connection is used for reads, however busy it is: then a change of the server's address is seen. */
+  keptForMs?: number
   /** Reads at once for one holder, and again updates; further ones wait for it as for a connection. */
   share?: number
   /**
@@ -98,6 +100,7 @@ export function createResourceClient(options: ResourceClientOptions): ResourceCl
     tokenIn,
     proxy = null,
     connections = 128,
+    keptForMs = 300_000,
     share = 32,
     overtakeMs = null,
     readerTimeoutMs = 60_000,
@@ -105,7 +108,7 @@ export function createResourceClient(options: ResourceClientOptions): ResourceCl
   const base = new URL(options.baseUrl)
   const places = (kept: boolean, part = 1): Places => ({
     connections: new Connections({
-      ...{ origin: base.origin, proxy, timeoutMs, kept },
+      ...{ origin: base.origin, proxy, timeoutMs, kept, keptForMs },
       most: Math.ceil(connections * part),
     }),
     waiting: new Set(),

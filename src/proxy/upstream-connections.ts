@@ -23,6 +23,8 @@ interface ConnectionsOptions {
   most: number
   /** Whether a connection is used again after its response. */
   kept: boolean
+  /** How long: after that the next one asks the DNS again. */
+  keptForMs: number
 }
 
 /**
@@ -72,6 +74,7 @@ export class Connection {
   private readonly connect: buildConnector.connector
   private client: Client | null = null
   private isOpen = false
+  private openedAt = 0
   private user: User | null = null
 
   constructor(options: ConnectionsOptions, connect: buildConnector.connector) {
@@ -88,8 +91,11 @@ export class Connection {
 
   /** To call when a request is over. `failed`: without the end of its response. */
   release(failed: boolean): void {
+    const { kept, keptForMs } = this.options
+    // A busy connection never idles: reads would stay with the server that the name had, while updates go to the new one.
+    const isOld = performance.now() - this.openedAt >= keptForMs
     // After a failure undici would connect once more for nothing (nodejs/undici#5845).
-    if (failed || !this.options.kept) void this.destroy()
+    if (failed || !kept || isOld) void this.destroy()
   }
 
   async destroy(): Promise<void> {
@@ -124,6 +130,7 @@ export class Connection {
     // undici ends the connection of a client that was destroyed meanwhile.
     if (failure === null && client === this.client) {
       this.isOpen = true
+      this.openedAt = performance.now()
       this.wasOpen = false
       this.broken = false
       const noteBroken = (): void => {

@@ -1,10 +1,11 @@
+import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import t from 'tap'
 import { Secret } from '../../src/secret.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
-import { turns, until, watchLateness } from '../helpers/wait.ts'
+import { turns, unlessHeldUp, until, watchLateness } from '../helpers/wait.ts'
 import { bounds, clientOf, http, rawTokenEndpoint } from './raw-token-endpoint.ts'
 
 const TOKEN = new Secret('the refresh token+&=')
@@ -94,7 +95,7 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
   ['201 with tokens', text('201 Created', JSON.stringify(GOOD)), DOUBT],
   ['204', 'HTTP/1.1 204 No Content\r\n\r\n', DOUBT],
   ['200 with a web page', text('200 OK', '<html>', 'text/html'), DOUBT],
-  ['200 with nothing', text('200 OK', ''), DOUBT],
+  ['200 with nothing', text('200 OK', ''), { ...DOUBT, answer: undefined }],
   ['200 with half of the tokens', text('200 OK', '{"access_token":"at"'), DOUBT],
   ['200 with a list', text('200 OK', '[]'), DOUBT],
   ['200 without an access token', text('200 OK', '{"token_type":"bearer"}'), DOUBT],
@@ -116,7 +117,11 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
   [
     'invalid_grant with 200',
     error('200 OK', 'invalid_grant'),
-    { ...DOUBT, reason: 'the response was 200 invalid_grant' },
+    {
+      ...DOUBT,
+      reason: 'the response was 200 invalid_grant',
+      answer: { status: 200, code: 'invalid_grant' },
+    },
   ],
   [
     'invalid_client with 401',
@@ -394,6 +399,28 @@ t.test('a connection is reused only soon after its response, whatever the server
   t.match(await client.refresh(TOKEN, bounds(60_000)), { kind: 'granted' })
   t.equal(sockets.size, 2)
 })
+
+t.test(
+  'a connection carries no request after the first one that comes a minute after its begin',
+  async (t) => {
+    // One that is held up finds an idle connection ended.
+    await unlessHeldUp(300, async () => {
+      const sockets = new Set<Socket>()
+      const { url, requests } = await rawTokenEndpoint(t, (socket) => {
+        sockets.add(socket)
+        socket.write(http('200 OK', JSON.stringify(GOOD)))
+      })
+      let ahead = 0
+      const client = clientOf(t, url, {}, () => performance.now() + ahead)
+      for (const ms of [0, 59_000, 61_000, 61_000]) {
+        ahead = ms
+        t.match(await client.refresh(TOKEN, bounds(600_000)), { kind: 'granted' })
+      }
+      const isLast = requests.map((request) => /^connection: close\r$/im.test(request))
+      assert.deepEqual([isLast, sockets.size], [[false, false, true, false], 2])
+    })
+  },
+)
 
 t.test('no connection is reused where the server ends one right after its response', async (t) => {
   let isEnded: Promise<unknown> = Promise.resolve()

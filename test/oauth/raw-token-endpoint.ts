@@ -33,7 +33,12 @@ export function bounds(sendWithinMs: number, answerWithinMs = sendWithinMs) {
 }
 
 /** This server's client for the authorization server at `url`. */
-export function clientOf(t: Teardown, url: string, env: Record<string, string> = {}): AuthorizationClient {
+export function clientOf(
+  t: Teardown,
+  url: string,
+  env: Record<string, string> = {},
+  monotonic = () => performance.now(),
+): AuthorizationClient {
   const parsed = parseConfig({
     AUTH_URL: url,
     BASE_URL: url,
@@ -51,7 +56,7 @@ export function clientOf(t: Teardown, url: string, env: Record<string, string> =
     oauth: parsed.config.oauth,
     egress: parsed.config.egress,
     concurrency: 2,
-    clock: { wall: () => 1_000_000, monotonic: () => performance.now() },
+    clock: { wall: () => 1_000_000, monotonic },
   })
   t.teardown(() => server.close())
   return server

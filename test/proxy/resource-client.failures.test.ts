@@ -78,6 +78,19 @@ t.test('an app that polls every five seconds uses one connection upstream', asyn
   t.equal(upstream.sockets.length, 1)
 })
 
+t.test('a connection that is old carries no further read, so that a new address is seen', async (t) => {
+  const { upstream, port, outcome } = await start(t, undefined, { keptForMs: 0 })
+  for (const index of [0, 1, 2]) {
+    t.equal((await get(t, port)).status, 200)
+    t.match(await outcome(index), { kind: 'finished', status: 200 })
+  }
+  t.strictSame(
+    upstream.received.map(({ position }) => position),
+    [0, 0, 0],
+  )
+  for (const socket of upstream.sockets) await closed(socket)
+})
+
 for (const end of ['end', 'resetAndDestroy'] as const) {
   t.test(
     `a new connection that is lost before the head (${end}) makes the resource server unavailable`,
