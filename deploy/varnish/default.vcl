@@ -38,10 +38,34 @@ backend replica2 {
     .between_bytes_timeout = 90s;
 }
 
+# The same without a probe. Without Redis no replica is ready. Then all are asked: they say so in their own words, and reads
+# wait for it.
+backend unready1 {
+    .host = "10.0.0.11";
+    .port = "3000";
+    .connect_timeout = 2s;
+    .first_byte_timeout = 90s;
+    .between_bytes_timeout = 90s;
+}
+
+backend unready2 {
+    .host = "10.0.0.12";
+    .port = "3000";
+    .connect_timeout = 2s;
+    .first_byte_timeout = 90s;
+    .between_bytes_timeout = 90s;
+}
+
 sub vcl_init {
     new replicas = directors.round_robin();
     replicas.add_backend(replica1);
     replicas.add_backend(replica2);
+    new unready = directors.round_robin();
+    unready.add_backend(unready1);
+    unready.add_backend(unready2);
+    new all = directors.fallback();
+    all.add_backend(replicas.backend());
+    all.add_backend(unready.backend());
 }
 
 sub vcl_recv {
@@ -60,7 +84,7 @@ sub vcl_recv {
 }
 
 sub vcl_backend_fetch {
-    set bereq.backend = replicas.backend();
+    set bereq.backend = all.backend();
     return (fetch);
 }
 

@@ -55,6 +55,7 @@ async function startDeployment(t: Test) {
   writeFileSync(join(page, 'index.html'), PAGE)
   const [port, opsPort] = [await freePort(), await freePort()]
   return {
+    redis,
     sandbox,
     ca,
     behind: { tls, port, opsPort },
@@ -80,14 +81,14 @@ async function startDeployment(t: Test) {
 
 /** Replicas of these numbers over one Redis, and in front of them each of these proxies with its file of deploy/. */
 export async function startProxied(t: Test, numbers: readonly number[], names: readonly FrontName[]) {
-  const { sandbox, ca, behind, start } = await startDeployment(t)
+  const { redis, sandbox, ca, behind, start } = await startDeployment(t)
   const replicas: ServerProcess[] = []
   for (const number of numbers) replicas.push(await start(number))
   const fronts = await startFronts(t, behind, names)
   const browserAt = ({ httpsPort }: At) =>
     createBrowser(ORIGIN, { port: httpsPort, ca, localAddress: BROWSER })
   const logs = (): LogLine[] => replicas.flatMap((replica) => replica.logs())
-  return { sandbox, ca, behind, start, replicas, fronts, browserAt, logs }
+  return { redis, sandbox, ca, behind, start, replicas, fronts, browserAt, logs }
 }
 
 /** The head of the answer to a request without TLS. */
