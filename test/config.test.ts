@@ -320,6 +320,18 @@ t.test('a name that looks like a misspelling causes a warning, and other names d
   t.match(warningsOf({ HTTP_PROXI: 'http://proxy' }), [/did you mean HTTP_PROXY\?$/])
 })
 
+t.test('a file for a variable that is no secret causes a warning: it would be ignored', async (t) => {
+  const folder = t.testdir({ value: 'DEMO', headers: '{}' })
+  const file = `${folder}/value`
+  for (const name of ['WAC_ALLOWED', 'TRUST_PROXY', 'OPERATIONS_FILE', 'LOG_LEVEL']) {
+    t.strictSame(warningsOf({ [`${name}_FILE`]: file }), [
+      `${name}_FILE is not read, since only secrets may be in files: set ${name}`,
+    ])
+  }
+  t.strictSame(warningsOf({ WAC_ALLOWED_FILE: file, WAC_ALLOWED: 'DEMO' }), [], 'it is set as well')
+  t.strictSame(warningsOf({ UPSTREAM_HEADERS_FILE: `${folder}/headers` }), [], 'a secret may be in a file')
+})
+
 t.test('a quoted secret and one with blanks at its edges cause a warning without the value', async (t) => {
   const file = t.testdir({ secret: ' of-a-file\n' })
   const quote = 'begins and ends with a quote (some env files keep quotes)'

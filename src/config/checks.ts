@@ -237,7 +237,10 @@ function insecureAddresses(values: Partial<Values>): [name: string, address: str
 /** Shorter names resemble too many others: `APP_PORT` is not a misspelled `OPS_PORT`. */
 const LONG = 9
 
-/** A warning for each variable that looks like a misspelling of an unset variable. */
+/**
+ * A warning for each variable that looks like a misspelling of an unset variable, or like its file although it is no secret:
+ * with `WAC_ALLOWED_FILE` alone every account would be permitted.
+ */
 export function nearMisses(env: Environment): string[] {
   const known = VARIABLE_NAMES.flatMap(spellings)
   const unset = VARIABLE_NAMES.filter((name) => spellings(name).every((spelling) => !env[spelling]))
@@ -245,6 +248,9 @@ export function nearMisses(env: Environment): string[] {
     .filter((found) => found.length >= 6 && !known.includes(found))
     .flatMap((found) => {
       const upper = found.toUpperCase()
+      const inFile = unset.find((name) => !TABLE[name].secret && upper === `${name}_FILE`)
+      if (inFile !== undefined)
+        return [`${found} is not read, since only secrets may be in files: set ${inFile}`]
       const meant =
         unset.find((name) => isNear(upper, name)) ??
         unset.find((name) => upper.includes('_') && name.startsWith(`${upper}_`))
@@ -259,6 +265,10 @@ function isNear(word: string, name: string): boolean {
 }
 
 /** The names under which one variable may be given. */
-function spellings(name: string): string[] {
-  return [name, `${name}_FILE`, ...(EITHER_CASE.has(name) ? [name.toLowerCase()] : [])]
+function spellings(name: VariableName): string[] {
+  return [
+    name,
+    ...(TABLE[name].secret ? [`${name}_FILE`] : []),
+    ...(EITHER_CASE.has(name) ? [name.toLowerCase()] : []),
+  ]
 }

@@ -2,6 +2,12 @@ import type { IncomingMessage } from 'node:http'
 import { type Problem, problem } from '../errors.ts'
 import { MAX_TARGET_LENGTH } from './client-errors.ts'
 
+/** Lines of a head that are read. Reverse proxies pass on a hundred, few of them more. */
+const MAX_HEADER_LINES = 1_000
+
+/** For `maxHeadersCount`: Node drops further lines without a word, so one too many is kept, for `ambiguityOf` to refuse. */
+export const HEADER_LINES_KEPT = MAX_HEADER_LINES + 1
+
 /**
  * Judges the raw lines of a request that Node's parser accepts, and that another server on the way could
  * read differently or that expects what this server does not do; null for a clear one. RFC 9112 sections 3.2 and 6.
@@ -13,6 +19,9 @@ export function ambiguityOf({
   url = '',
 }: IncomingMessage): Problem | null {
   if (url.length > MAX_TARGET_LENGTH) return problem('uri_too_long')
+  // A line that was dropped may be the `X-Forwarded-For` of a reverse proxy, which some put last.
+  if (rawHeaders.length > 2 * MAX_HEADER_LINES)
+    return problem('headers_too_large', `A request has at most ${MAX_HEADER_LINES} header lines.`)
   if (!url.startsWith('/')) return problem('invalid_request', 'The request target must be a path.')
   if (url.includes('#')) return problem('invalid_request', 'The request target holds a fragment.')
   let hosts = 0

@@ -12,6 +12,7 @@ import Fastify, {
 import type { Config } from '../config/config.ts'
 import type { Logger } from '../log.ts'
 import { decodedPath, isOwnPath } from '../paths.ts'
+import { HEADER_LINES_KEPT } from './ambiguity.ts'
 import { createClientErrors } from './client-errors.ts'
 import { createConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
@@ -129,6 +130,7 @@ function createHttpServer(
     connectionsCheckingInterval: 5_000,
   }
   const server = http.createServer(limits, listener)
+  server.maxHeadersCount = HEADER_LINES_KEPT
   // A browser that stops reading would hold its connection for ever.
   server.setTimeout(Math.max(60_000, longestSilenceMs(upstream.timeoutMs, oauth.tokenTimeoutMs)))
   server.on('timeout', endIfStill)

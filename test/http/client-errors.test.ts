@@ -54,7 +54,16 @@ const INVALID: Readonly<Record<string, string>> = {
   'a chunk size that is no number': post('Transfer-Encoding: chunked', 'zz\r\n{}\r\n0\r\n\r\n'),
 }
 
-const LONG_HEADS = [20_000, 2_000_000].map((length) => get(`X: ${'a'.repeat(length)}`))
+/** A head of so many lines, which fits into the 16 KB of a head. */
+const linesOf = (count: number, ...last: string[]): string =>
+  get(...Array<string>(count - 1 - last.length).fill('A: b'), ...last)
+
+const LONG_HEADS = [
+  ...[20_000, 2_000_000].map((length) => get(`X: ${'a'.repeat(length)}`)),
+  linesOf(1_001),
+  // What stands at the end is not read, so none of these is judged.
+  ...['Transfer-Encoding: chunked', 'Host: b', 'Upgrade: c'].map((line) => linesOf(1_500, line)),
+]
 
 const LONG_TARGETS = [
   ...[9_000, 20_000, 200_000].map((length) =>
@@ -83,6 +92,17 @@ t.test('a malformed request gets exactly one response, a problem, and the connec
     t.match({ ...problemOf(answer), line: answer.status }, { line: status, status, code, ...body }, what)
   }
   t.equal(sandbox.journal.entries().length, 0, 'nothing reached the platform')
+})
+
+t.test('the last of 1,000 header lines is read', async (t) => {
+  const { port } = await shared()
+  for (const [last, status, code] of [
+    ['X-CSRF: 1', 401, 'login_required'],
+    ['Expect: sugar', 400, 'invalid_request'],
+  ] as const) {
+    const [answer] = (await speak(port, linesOf(1_000, 'Connection: close', last))).answers
+    t.match([answer?.status, answer && problemOf(answer).code], [status, code], last)
+  }
 })
 
 t.test('a health check of HTTP/1.0 without a Host is served, as HAProxy sends it by default', async (t) => {

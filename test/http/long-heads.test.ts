@@ -89,6 +89,21 @@ t.test('of X-Forwarded-For the end is read', async (t) => {
   }
 })
 
+t.test('no header lines of a browser hide the X-Forwarded-For that a reverse proxy puts last', async (t) => {
+  const { listen } = await withHooks(t, async (request, reply) => reply.send(request.ip), {
+    env: { TRUST_PROXY: '127.0.0.1' },
+  })
+  const port = portOfUrl(await listen())
+  const forwarded = ['X-Forwarded-For', '192.0.2.1'] as const
+  for (const [lines, status, body] of [
+    [900, 200, /^192\.0\.2\.1$/],
+    [1_500, 431, /"code":"headers_too_large"/],
+  ] as const) {
+    const headers = [...Array<readonly [string, string]>(lines).fill(['A', 'b']), forwarded]
+    t.match(await ask(port, { headers }), { status, body }, `${lines} lines`)
+  }
+})
+
 t.test('each packet behind a fault of the syntax leaves nothing', async (t) => {
   let release = (): void => {}
   const held = new Promise<void>((resolve) => {
