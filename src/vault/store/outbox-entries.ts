@@ -36,6 +36,7 @@ export interface Entries {
   forgotAt: number
 }
 
+/** Of tokens, and again of all else. */
 const BATCH_SIZE = 64
 /** Older writes have reached the Redis replica that is promoted, unless it was cut off for long (docs/limits.md). */
 const KEPT_MS = 60_000
@@ -78,10 +79,14 @@ export function pendingTokens({ byName }: Entries): Entry[] {
   return [...byName.values()].filter((entry) => entry.kind === 'tokens' && isPending(entry))
 }
 
-/** The next entries to be written; pending ones first. */
+/** The next entries to be written: pending tokens, and beside them others, however many wait; pending ones first. */
 export function nextBatch(entries: Entries): Entry[] {
-  const all = [...entries.byName.values()].filter((entry) => needsWrite(entries, entry))
-  return [...all.filter(isPending), ...all.filter((entry) => !isPending(entry))].slice(0, BATCH_SIZE)
+  const tokens = pendingTokens(entries)
+  const others = [...entries.byName.values()].filter(
+    (entry) => needsWrite(entries, entry) && !(entry.kind === 'tokens' && isPending(entry)),
+  )
+  const inTurn = [...others.filter(isPending), ...others.filter((entry) => !isPending(entry))]
+  return [...tokens.slice(0, BATCH_SIZE), ...inTurn.slice(0, BATCH_SIZE)]
 }
 
 /** Puts an entry at the end, in the place of an older one. false, and nothing changes, if what is there makes it needless. */

@@ -76,6 +76,8 @@ const LAST_PAUSE_MS = 500
 const ONE_INCIDENT_MS = 1_000
 /** A lease that could not be released by then has long expired; its doubt stays in the record. */
 const LEASE_RELEASED_WITHIN_MS = 600_000
+/** A store that only refuses writes refuses each request's refresh: it holds none of these leases, and they would fill our memory. */
+const MOST_UNUSED_LEASES = 1_000
 const FINISH_MS = 2_000
 
 /**
@@ -88,6 +90,7 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
   const entries: Entries = { byName: new Map(), incidents: 0, forgotAt: 0 }
   const { tryOnce, flush } = createSender(entries, options, () => retries.noteIncident())
   const retries = createRetries(entries, flush, options)
+  let unusedLeases = 0
 
   /** The newest state that this process knows; `read` reads what Redis has. */
   async function readNewest<State extends SessionState>(
@@ -133,6 +136,16 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
     })
   }
 
+  /** The refresh may have begun, and would leave a lease that nobody uses and a doubt without a presentation. */
+  function releaseUnused(key: RecordKey, attempt: string): void {
+    if (unusedLeases >= MOST_UNUSED_LEASES) return
+    unusedLeases += 1
+    const release = { attempt, inDoubt: null, retryInMs: 0 }
+    void retries.tryLater(releaseEntry(key, release)).then(() => {
+      unusedLeases -= 1
+    })
+  }
+
   function endEntry(key: RecordKey, request: EndRequest, until: number): Entry {
     const { gen, attempt, ifLimitPassed = false } = request
     const isUnconditional = gen === undefined && attempt === undefined && !ifLimitPassed
@@ -150,9 +163,7 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
       try {
         return await store.beginRefresh(key, request)
       } catch (error) {
-        // It may have run, and would leave a lease that nobody uses and a doubt without a presentation.
-        if (error instanceof StoreUnavailable)
-          void retries.tryLater(releaseEntry(key, { attempt: request.attempt, inDoubt: null, retryInMs: 0 }))
+        if (error instanceof StoreUnavailable) releaseUnused(key, request.attempt)
         throw error
       }
     },

@@ -287,6 +287,41 @@ t.test('a lease that could not be released is released as soon as the store is b
   t.match(await memory.read(given), { doubts: 0, leaseUntil: 0 })
 })
 
+t.test('a store that refuses refreshes for long fills no memory, and delays no tokens', async (t) => {
+  const setup = start(t)
+  const { time, memory, store, fail, heal, callsOf, session, after } = setup
+  const [key, other] = [await session(), await session()]
+  const { result } = await refuseTokens(setup, key)
+  fail('beginRefresh', 'down')
+  fail('releaseLease', 'down')
+  const ATTEMPTS = 3_000
+  const refused = Array.from({ length: ATTEMPTS }, (_, at) =>
+    store.beginRefresh(other, leaseRequest(`${at}`)),
+  )
+  await after(FAILS_AFTER_MS, Promise.allSettled(refused))
+  const since = time.now()
+  await time.advance(20_000)
+  const tries = callsOf('replaceTokens', key).filter(({ at }) => at >= since)
+  t.ok(tries.length > 10)
+  for (const [at, { at: triedAt }] of tries.entries())
+    t.ok(triedAt - (tries[at - 1]?.at ?? since) <= 2_000, 'every two seconds')
+
+  heal()
+  const before = callsOf('releaseLease').length
+  await time.advance(60_000)
+  const released = callsOf('releaseLease').length - before
+  t.ok(released > 100 && released <= 1_000, `${released} releases`)
+  t.match(await memory.read(key), { gen: 2 })
+  t.strictSame(await result, { kind: 'replaced', written: true })
+
+  fail('beginRefresh', 'unanswered')
+  await after(FAILS_AFTER_MS, store.beginRefresh(other, leaseRequest('late')))
+  t.match(await memory.read(other), { doubts: 1 })
+  heal()
+  await time.advance(1_000)
+  t.match(await memory.read(other), { doubts: 0, leaseUntil: 0 }, 'later ones are released again')
+})
+
 t.test('an end that waits gives way to the next one of the same session', async (t) => {
   const { time, store, fail, callsOf, session, after } = start(t)
   const [key, other] = [await session(), await session()]
