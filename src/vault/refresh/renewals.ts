@@ -75,6 +75,8 @@ const PATIENCE_WITH_VALID_TOKEN_MS = 1_000
 const PATIENCE_IN_OUTAGE_MS = 2_600
 /** While another process refreshes, or may hold newer tokens, the record is read this often. */
 const LOOK_EVERY_MS = 250
+/** What all attempts together may ask: after an outage thousands of sessions wait for their turn at the token endpoint. */
+const LOOKS_A_SECOND = 1_000
 /** Pause before the next attempt where the record should have changed, but has not. */
 const REREAD_MS = 50
 
@@ -147,7 +149,8 @@ export function createRenewals(options: RenewalsOptions): Renewals {
     const known = attempts.get(key)
     if (known !== undefined) return known
     const work = refresh.refresh(session, trigger).finally(() => attempts.delete(key))
-    const result = unlessEnded(sessions, key, work)
+    const lookEveryMs = (): number => Math.max(LOOK_EVERY_MS, (attempts.size * 1_000) / LOOKS_A_SECOND)
+    const result = unlessEnded(work, lookEveryMs, () => sessions.readState(key))
     // Callers handle the rejection. Without a caller it must not end the process.
     result.catch(() => {})
     const attempt = { startedAt: clock.monotonic(), trigger, result }
@@ -218,18 +221,26 @@ function finalWait(result: Exclude<RefreshResult, { kind: 'granted' }>, isValid:
 
 /** As `work`, but `ended` as soon as a small read shows no session. */
 async function unlessEnded(
-  sessions: Pick<Sessions, 'readState'>,
-  key: RecordKey,
   work: Promise<RefreshResult>,
+  everyMs: () => number,
+  readState: () => Promise<unknown>,
 ): Promise<RefreshResult> {
   let timer: NodeJS.Timeout | undefined
   const ended = new Promise<RefreshResult>((resolve) => {
-    const look = async (): Promise<void> => {
-      if ((await sessions.readState(key)) === null) resolve({ kind: 'ended' })
+    const lookLater = (): void => {
+      timer = setTimeout(() => {
+        lookLater()
+        readState().then(
+          (state) => {
+            if (state === null) resolve({ kind: 'ended' })
+          },
+          () => {},
+        )
+      }, everyMs())
     }
-    timer = setInterval(() => void look().catch(() => {}), LOOK_EVERY_MS)
+    lookLater()
   })
-  return await Promise.race([work, ended]).finally(() => clearInterval(timer))
+  return await Promise.race([work, ended]).finally(() => clearTimeout(timer))
 }
 
 function nullIfUnavailable(error: unknown): null {

@@ -87,6 +87,27 @@ t.test('while the token endpoint is down no request waits for a probe that hangs
   t.match(await request(replica, keys[3]!), GEN_2, 'its response was used')
 })
 
+t.test(
+  'sessions that wait for their turn read the store at most a thousand times a second together',
+  async (t) => {
+    const setup = await startSessions(t, { sessions: 2_000 })
+    const { time, behave, request, replica, keys, shared } = setup
+    // As after an outage: the token endpoint works, and has more to do than it can.
+    behave({ kind: 'granted', ms: 4_000 })
+    const states = keys.map((key) => follow(request(replica, key)))
+    await time.advance(1_000)
+    const before = replica.commands.get('readState') ?? 0
+    await time.advance(2_000)
+    const reads = (replica.commands.get('readState') ?? 0) - before
+    t.ok(reads > 500 && reads <= 2_100, `${reads} reads in two seconds`)
+    t.ok(states.every(({ isOver }) => !isOver))
+    // The last one, which still waits.
+    await shared.end(keys.at(-1)!, { reason: 'logout' })
+    await time.advance(2_100)
+    t.ok(states.at(-1)!.isOver, 'one that has ended waits no longer')
+  },
+)
+
 t.test('a caller does not read in a busy loop if the record seems to change each time', async (t) => {
   const { time, request, shared, replica, key } = await startSessions(t)
   // As if a stale copy answered the reads.
