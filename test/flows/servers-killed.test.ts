@@ -9,7 +9,7 @@ import { signIn, startBff, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 
 // They wait half a minute each until the answer that was lost can no longer come.
-t.jobs = 6
+t.jobs = 9
 
 const redis = await startRedis(t)
 

@@ -14,7 +14,7 @@ import { CLIENT, decide, signIn, startBff, startSandbox } from '../helpers/syste
 import { until } from '../helpers/wait.ts'
 import { read } from '../repository/files.ts'
 
-t.jobs = 3
+t.jobs = 6
 
 const ORIGIN = 'https://auth.example.com'
 const OPERATIONS = fileURLToPath(new URL('../../demo/page/operations.json', import.meta.url))

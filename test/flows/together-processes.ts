@@ -6,10 +6,6 @@ runTogether(
   'flows/drain.test.ts',
   'flows/far-redis.test.ts',
   'flows/interop.test.ts',
-  'flows/refresh-processes.test.ts',
   'flows/rotation.test.ts',
-  'flows/servers.test.ts',
-  'flows/servers-killed.test.ts',
   'flows/stop.test.ts',
-  'flows/tracing.test.ts',
 )
