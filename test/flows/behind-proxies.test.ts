@@ -19,7 +19,7 @@ t.test('two replicas behind the files of deploy/', { skip: LACKS_FRONTS }, async
       const { name, output } = front
       // It asks every replica, nginx none.
       if (name === 'haproxy')
-        await until('it knows', () => /backend token_handler_bff has no server available/.test(output()))
+        await until('it knows', () => /0 active and \d backup servers left/.test(output()))
       isProblem(t, await browserAt(front).fetch('/auth/session'), 503, 'store_unavailable', 'of the server')
     },
   )

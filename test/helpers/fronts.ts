@@ -144,7 +144,7 @@ const PROGRAMS: Record<
         text: substitute(text, [
           [/^ *(bind :::|user |group ).*\n/gm, ''],
           ['/dev/log', 'stdout format raw'],
-          [/server replica2 (10\.0\.0\.1)2(:.*\n)/g, 'server replica2 $12$2    server replica3 $13$2'],
+          [/server (replica|unready)2 (10\.0\.0\.1)2(:.*\n)/g, '$&    server $13 $23$3'],
           ['bind :80', `bind 127.0.0.1:${ports.http}`],
           ['bind :443', `bind 127.0.0.1:${ports.https}`],
         ]),

@@ -227,15 +227,13 @@ async function unlessEnded(
 ): Promise<RefreshResult> {
   let timer: NodeJS.Timeout | undefined
   const ended = new Promise<RefreshResult>((resolve) => {
+    const look = async (): Promise<void> => {
+      if ((await readState()) === null) resolve({ kind: 'ended' })
+    }
     const lookLater = (): void => {
       timer = setTimeout(() => {
         lookLater()
-        readState().then(
-          (state) => {
-            if (state === null) resolve({ kind: 'ended' })
-          },
-          () => {},
-        )
+        look().catch(() => {})
       }, everyMs())
     }
     lookLater()
