@@ -4,7 +4,7 @@ import type { SessionStore } from './store/store.ts'
 /**
  * What this process knows of sessions: one entry each, found by the raw value of a verified cookie. An entry may be used
  * for `trustMs` from the sending of the last read that proved it (vault/caller.ts): by then what other replicas have
- * done is seen. What this process has done, `distrust` and `drop` say at once. Reads of one session are shared.
+ * done is seen. What this process has done, `drop` says at once. Reads of one session are shared.
  */
 export interface SessionCache<Entry> {
   /** The entry of a cookie's session, however old: whether it may still be used is for the caller to decide. */
@@ -17,14 +17,12 @@ export interface SessionCache<Entry> {
   known(key: RecordKey): Entry | null
   /**
    * The result of a read that proves something now: it was sent after this call or less than `trustMs` ago, and this
-   * process has not touched, changed or ended the session since. A read under way is shared if it can do that; else
+   * process has not changed or ended the session since. A read under way is shared if it can do that; else
    * `send` begins one. `take` makes the result, in the same turn as that check, so no change comes between them.
    */
   read<Result, Taken>(key: RecordKey, read: SharedRead<Result, Taken>): Promise<Taken>
   put(key: RecordKey, entry: Entry | null): void
-  /** After a touch by this process: reads that were sent before prove nothing, and the entry stays. */
-  distrust(key: RecordKey): void
-  /** After a change or an end by this process, or one that may have run: as `distrust`, and the entry goes. */
+  /** After a change or an end by this process, or one that may have run: the entry goes, and reads that were sent before prove nothing. */
   drop(key: RecordKey): void
 }
 
@@ -47,7 +45,7 @@ interface Slot<Entry> {
   readonly key: RecordKey
   readonly cookies: Set<string>
   entry: Entry | null
-  /** How often `distrust` or `drop` was called, or the slot evicted. A read proves nothing if it has grown since. */
+  /** How often `drop` was called, or the slot evicted. A read proves nothing if it has grown since. */
   changes: number
   /** Under way. */
   readonly reads: Record<'state' | 'session', Read | null>
@@ -85,7 +83,7 @@ export function createSessionCache<Entry>({
   function evict(slot: Slot<Entry>): void {
     slots.delete(slot.key)
     for (const cookie of slot.cookies) byCookie.delete(cookie)
-    // `distrust` would not find it any more, so what its reads show proves nothing.
+    // `drop` would not find it any more, so what its reads show proves nothing.
     slot.changes += 1
   }
 
@@ -94,11 +92,6 @@ export function createSessionCache<Entry>({
     const read = { sentAt, changes: slot.changes, result: send() }
     slot.reads[kind] = read
     return read
-  }
-
-  function distrust(key: RecordKey): void {
-    const slot = slots.get(key)
-    if (slot !== undefined) slot.changes += 1
   }
 
   return {
@@ -133,28 +126,22 @@ export function createSessionCache<Entry>({
       const slot = slots.get(key) ?? slotOf(key)
       slot.entry = entry
     },
-    distrust,
     drop(key) {
-      distrust(key)
       const slot = slots.get(key)
-      if (slot !== undefined) slot.entry = null
+      if (slot === undefined) return
+      slot.changes += 1
+      slot.entry = null
     },
   }
 }
 
-interface Reports {
-  /** This process has recorded activity of a session: earlier reads show an older state. */
-  onTouched: (key: RecordKey) => void
-  /** This process has ended or bound a session or replaced its tokens, or may have: the reply can be lost. */
-  onChanged: (key: RecordKey) => void
-}
-
 /**
  * The store with its writes reported to the cache: each step that changes what a cached caller goes by (`SessionState` of
- * record.ts) has its line below. A touch that failed is not reported: at worst the cache shows older activity. An end or a
- * replacement that failed is, since it may have run.
+ * record.ts) has its line below, also where it failed, since it may have run. A touch has none: no session ends by the age
+ * of its activity in the cache, since the store is asked first. `onChanged`: this process has ended or bound a session or
+ * replaced its tokens, or may have.
  */
-export function reportWrites(store: SessionStore, { onTouched, onChanged }: Reports): SessionStore {
+export function reportWrites(store: SessionStore, onChanged: (key: RecordKey) => void): SessionStore {
   const reported =
     <Args extends unknown[], Result extends { kind: string }>(
       write: (key: RecordKey, ...args: Args) => Promise<Result>,
@@ -173,11 +160,6 @@ export function reportWrites(store: SessionStore, { onTouched, onChanged }: Repo
     }
   return {
     ...store,
-    async touch(key) {
-      const exists = await store.touch(key)
-      onTouched(key)
-      return exists
-    },
     end: reported(store.end),
     replaceTokens: reported(store.replaceTokens),
     // A cached entry would go on serving the session cookie alone.

@@ -127,7 +127,7 @@ export function waitProblem({ why, ms }: Wait): Problem {
 export function createCallers(options: CallersOptions): Callers {
   const { cookies, cache, sessions, tokens, clock, observe } = options
   const touchEveryMs = touchIntervalMs(options.idleMs)
-  const { provenCaller, readSession, prove } = createProofs(options)
+  const { readSession, prove } = createProofs(options)
 
   function cached(header: string | undefined): Caller | null {
     const cookie = cookies.read(header)
@@ -179,7 +179,15 @@ export function createCallers(options: CallersOptions): Callers {
 
   /** The caller of a session by what the store shows now: a small read if its tokens are known, else a full one. */
   async function callerOf(key: RecordKey, request: RequestInLog): Promise<Caller> {
-    const looked = (await provenCaller(key)) ?? (await readSession(key, request))
+    const known = cache.known(key)
+    if (known !== null && clock.wall() < known.neededAt && (await prove(known))) {
+      // Whether it ends is decided where the clock of the store is asked as well.
+      if (clock.monotonic() < known.limitAt) {
+        observe('revalidated')
+        return known
+      }
+    }
+    const looked = await readSession(key, request)
     if (!('kind' in looked)) return looked
     if (looked.kind !== 'live') throw notLiveProblem(looked)
     // The wait for a token may have been long, and a refresh of this process has changed the record.
@@ -249,16 +257,6 @@ function createProofs(options: CallersOptions) {
   const { cache, trustMs, sessions, timing, idleMs, clock, observe } = options
   const touchEveryMs = touchIntervalMs(idleMs)
 
-  /** The known caller of a session, if a small read shows that it is still right and its token needs no refresh. */
-  async function provenCaller(key: RecordKey): Promise<Caller | null> {
-    const known = cache.known(key)
-    if (known === null || clock.wall() >= known.neededAt || !(await prove(known))) return null
-    // Whether it ends is decided where the clock of the store is asked as well.
-    if (clock.monotonic() >= known.limitAt) return null
-    observe('revalidated')
-    return known
-  }
-
   /**
    * A full read: a session whose token needs a refresh, or has ended, or its new caller. Requests share it, so what holds
    * for one of them alone, such as its device, is checked in `find`.
@@ -312,7 +310,7 @@ function createProofs(options: CallersOptions) {
     cache.put(caller.key, caller)
   }
 
-  return { provenCaller, readSession, prove }
+  return { readSession, prove }
 }
 
 /** The caller with the token of `access`, not proven yet. Without one it throws the problem to send. */

@@ -63,7 +63,7 @@ export function createParts(options: VaultOptions) {
 
   const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic: clock.monotonic })
   const store = createOutbox({
-    store: reportWrites(options.store, { onTouched: cache.distrust, onChanged: cache.drop }),
+    store: reportWrites(options.store, cache.drop),
     clock,
     log,
     onRetried: events.retried,

@@ -76,9 +76,7 @@ async function start(t: Test) {
       async stay() {
         counts.touches += 1
         if (state.refusesWrites) throw new StoreUnavailable(new Error('no writes'))
-        const exists = await store.touch(key)
-        cache.distrust(key)
-        return exists
+        return await store.touch(key)
       },
       end: async () => true,
     },
@@ -97,7 +95,7 @@ async function start(t: Test) {
   return {
     ...{ callers, clock, cookie, counts, key, looked, state, store },
     /** The store as this replica writes to it. */
-    own: reportWrites(store, { onTouched: cache.distrust, onChanged: cache.drop }),
+    own: reportWrites(store, cache.drop),
     /** As a route does it: from memory, else from the store. */
     async call() {
       const caller = callers.cached(cookie) ?? (await callers.find(cookie, CALLER))
@@ -278,6 +276,24 @@ t.test('activity is noted once a minute, even if the wall clock is set back', as
     t.equal(counts.touches, minute)
     clock.pass(60_000)
   }
+})
+
+t.test('activity that is recorded during a read needs no other read, and ends no session', async (t) => {
+  const { call, clock, counts, key, own, store } = await start(t)
+  await call()
+  clock.pass(60_000)
+  const { readState } = store
+  store.readState = async () => {
+    const shown = await readState(key)
+    await own.touch(key)
+    return shown
+  }
+  await call()
+  t.equal(counts.small, 1)
+  store.readState = readState
+  // By what the read has shown, the session is idle now.
+  clock.pass(IDLE_MS - 60_000)
+  await call()
 })
 
 t.test('activity that another replica has recorded is not recorded again', async (t) => {

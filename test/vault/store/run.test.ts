@@ -1,11 +1,13 @@
 import t from 'tap'
 import {
   decodeFacts,
+  decodeState,
   encodeFacts,
   type RecordKey,
   type RecordMember,
   recordMembers,
   type StoredRecord,
+  stateOf,
 } from '../../../src/vault/store/record.ts'
 import { createRun, type RecordChange, type Shown, type WriteReply } from '../../../src/vault/store/run.ts'
 import { StoreUnavailable } from '../../../src/vault/store/store.ts'
@@ -196,6 +198,16 @@ t.test('every fact has a name of its own in the text', (t) => {
   t.ok(facts.length > 20)
   const record = { ...Object.fromEntries(facts), tokens, expireAt }
   t.strictSame(decodeFacts(encodeFacts(record), tokens), record)
+  t.end()
+})
+
+t.test('a small read decodes what a full one does', (t) => {
+  const nothing = decodeFacts('{}', '')
+  const bound = { ...nothing, ...{ gen: 3, seenAt: NOW, endsAt: NOW + 90_000, bound: true, client: 'a' } }
+  for (const record of [nothing, { ...bound, endsAt: NOW + 10_000 }, bound]) {
+    const text = encodeFacts(record)
+    t.strictSame(decodeState(text, 60_000), stateOf(decodeFacts(text, ''), 60_000))
+  }
   t.end()
 })
 

@@ -1,13 +1,13 @@
 import {
   type DeviceStore,
   decodeFacts,
+  decodeState,
   encodeFacts,
   type RecordKey,
   type RecordMember,
   type RecordStore,
   type RefreshStore,
   recordMembers,
-  type StoredRecord,
   stateOf,
 } from '../record.ts'
 import { createRun, type RecordChange, type RecordCommands, type Shown, type WriteReply } from '../run.ts'
@@ -48,7 +48,8 @@ export function createRedisRecords(
     if (typeof value !== 'string') return hashShown(value, now)
     const end = value.indexOf('\n') + 1
     const facts = value.slice(0, end)
-    return { record: decoded(facts, value.slice(end)), version: facts, now }
+    const record = undamaged(() => decodeFacts(facts, value.slice(end)))
+    return { record, version: facts, now }
   }
 
   async function write(
@@ -122,14 +123,15 @@ export function createRedisRecords(
     // The one read of the hot path is a plain command: the beginning of the text.
     async readState(key) {
       const name = redisKeys.record(key)
-      const start = (): Promise<Buffer> => client.getrangeBuffer(name, 0, FACTS_AT_MOST - 1)
-      const bytes = await send('read-state', name, start).catch((error: StoreUnavailable) => {
-        if (isErrorReply(error.cause) && /WRONGTYPE/.test(String(error.cause))) return null
-        throw error
-      })
-      if (bytes?.length === 0) return null
-      const end = bytes?.indexOf('\n') ?? -1
-      if (end >= 0) return stateOf(decoded(bytes!.toString('latin1', 0, end), ''), idleMs)
+      try {
+        const bytes = await send('read-state', name, () => client.getrangeBuffer(name, 0, FACTS_AT_MOST - 1))
+        if (bytes.length === 0) return null
+        const end = bytes.indexOf('\n')
+        if (end >= 0) return undamaged(() => decodeState(bytes.toString('latin1', 0, end), idleMs))
+      } catch (error) {
+        const { cause } = error as StoreUnavailable
+        if (!isErrorReply(cause) || !/WRONGTYPE/.test(String(cause))) throw error
+      }
       const { record } = await read(key, 'readState', COMMAND_TIMEOUT_MS)
       return record === null ? null : stateOf(record, idleMs)
     },
@@ -144,10 +146,10 @@ export function createRedisRecords(
   }
 }
 
-/** The record of this text. One that is damaged is a failure of the store for its session alone. */
-function decoded(facts: string, tokens: string): StoredRecord {
+/** What a text shows. One that is damaged is a failure of the store for its session alone. */
+function undamaged<T>(decode: () => T): T {
   try {
-    return decodeFacts(facts, tokens)
+    return decode()
   } catch (error) {
     throw new StoreUnavailable(new Error('the record of a session is damaged', { cause: error }))
   }
