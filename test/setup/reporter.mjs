@@ -2,8 +2,8 @@
 // what was skipped and the totals. On a terminal the last line shows the progress, and failures are shown as they come.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { Transform } from 'node:stream'
+import { inspect } from 'node:util'
 import { Parser } from 'tap-parser'
-import { stringify } from 'yaml'
 
 const DURATIONS = '.tap/durations.json'
 /** Lines of `console.log` that are kept of one file: the last ones. */
@@ -149,12 +149,16 @@ function textOf({ file, path, diag }) {
   const lines = [`not ok ${[file, ...path].filter(Boolean).join(' > ')}`]
   if (diag?.at) lines.push(`at ${diag.at.fileName}:${diag.at.lineNumber}`)
   if (diag?.diff) lines.push(diag.diff.trimEnd())
-  else if (diag && 'found' in diag)
-    lines.push(stringify({ found: diag.found, wanted: diag.wanted }).trimEnd())
+  else if (diag && 'found' in diag) lines.push(inspected({ found: diag.found, wanted: diag.wanted }))
   const rest = Object.fromEntries(Object.entries(diag ?? {}).filter(([name]) => !NOT_SHOWN.includes(name)))
-  if (Object.keys(rest).length > 0) lines.push(stringify(rest).trimEnd())
+  if (Object.keys(rest).length > 0) lines.push(inspected(rest))
   if (diag?.stack) lines.push(diag.stack.trimEnd())
   return `${lines.join('\n').replaceAll('\n', '\n    ')}\n`
+}
+
+/** Whatever tap writes: at a timeout also the functions of open handles, which YAML has no text for. */
+function inspected(value) {
+  return inspect(value, { depth: 10, breakLength: 120 })
 }
 
 function readDurations() {

@@ -82,6 +82,27 @@ not ok 1 - a.test.ts # time=10ms
   t.match(printed, /\n1 passed, 1 failed, 0 skipped /)
 })
 
+t.test('a file that hangs is a failure, with what it waits for', async (t) => {
+  const printed = report(`TAP version 14
+1..1
+# Subtest: a.test.ts
+    not ok 1 - timeout!
+      ---
+      handles:
+        - type: Socket
+          open: !function |-
+            "open"
+            function open() {}
+      ...
+    1..1
+    # failed 1 test
+not ok 1 - a.test.ts # time=10ms
+# failed 1 of 1 test
+`)
+  t.match(printed, "type: 'Socket'")
+  t.match(printed, /\n0 passed, 1 failed, 0 skipped /)
+})
+
 t.test('on a terminal it shows failures as they come, the files done and the time left', async (t) => {
   const folder = makeFolder('reporter')
   report(RUN, { folder })
