@@ -24,7 +24,6 @@ import { returnLocation } from './return-to.ts'
 import { type Failed, requireTokens } from './sign-in.ts'
 import { createFragmentPage } from './token-flow.ts'
 
-const HOME = '/'
 const CODE_REFUSED =
   'The authorization server did not accept this sign-in. If that happens each time, tell the operator the request number.'
 
@@ -37,6 +36,8 @@ export function createCallback(context: LoginContext) {
   const { authorizationClient, vault, cookies } = services
   const { publicUrl, oauth } = services.config
   const cameByPublicHost = createCameByPublicHost(publicUrl)
+  // With the token flow the fragment that a browser would keep may hold a token.
+  const home = oauth.flows.has('token') ? returnLocation('/') : '/'
   const fragmentPage = createFragmentPage(context)
 
   return async function callback(
@@ -49,7 +50,7 @@ export function createCallback(context: LoginContext) {
     if (response.kind === 'none') {
       // A restored tab may have lost its query.
       const isStrange = isNonce(nonce) && loginCookies.find(request.headers.cookie, nonce) === null
-      if (isStrange && (await isSignedIn(request))) return reply.redirect(returnLocation(HOME), 303)
+      if (isStrange && (await isSignedIn(request))) return reply.redirect(home, 303)
       const page = fragmentPage(request, reply, { response, nonce })
       return page ?? (await withoutOpenSignIn(request, reply, nonce))
     }
@@ -96,7 +97,7 @@ export function createCallback(context: LoginContext) {
     requireNonce(nonce)
     if (await isSignedIn(request)) {
       if (loginCookies.find(request.headers.cookie, nonce) !== null) loginCookies.forget(reply, nonce)
-      return reply.redirect(returnLocation(HOME), 303)
+      return reply.redirect(home, 303)
     }
     const members = { loginUrl: PATHS.login }
     throw problem('login_failed', { detail: NOT_YOURS, reason: whyNotYours(request), members })

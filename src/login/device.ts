@@ -3,19 +3,28 @@ import { type Problem, problem } from '../errors.ts'
 import type { SessionCookies } from '../http/cookies.ts'
 import { jsonResponse, plainResponse, problemOrPage } from '../http/openapi.ts'
 import { type Logger, requestInLog } from '../log.ts'
-import { type Devices, deviceProblem, inLog, NO_COOKIE, type Vault } from '../vault/vault.ts'
+import {
+  type Devices,
+  deviceProblem,
+  inLog,
+  NO_COOKIE,
+  notLiveProblem,
+  type RecordKey,
+  type Vault,
+} from '../vault/vault.ts'
 import type { RequireDevice } from './session-info.ts'
 import type { LoginEvents } from './sign-in.ts'
 
 interface DeviceOptions {
   devices: Devices
+  look: Vault['look']
   cookies: SessionCookies
   log: Logger
   observe: Pick<LoginEvents, 'bound' | 'deviceRefreshed'>
 }
 
 /** The routes of Device Bound Session Credentials. Browsers call them by themselves; both have an empty body. */
-export function createDevices({ devices, cookies, log, observe }: DeviceOptions) {
+export function createDevices({ devices, look, cookies, log, observe }: DeviceOptions) {
   /**
    * `POST /auth/device`: a browser registers the key that it has made for the session of the challenge. It may come
    * without any cookie: browsers send none where a page of the authorization server began the navigation. Nothing is
@@ -51,13 +60,13 @@ export function createDevices({ devices, cookies, log, observe }: DeviceOptions)
     if (key === undefined) throw problem('login_required', NO_COOKIE)
     const device = await devices.registered(key)
     // The browser forgets its side: there is nothing to refresh.
-    if (device === null) throw problem('login_required', 'The session has ended, or has no device.')
+    if (device === null) throw await withoutDevice(key, request)
     if (!devices.isProof(key, device, headerOf(request, 'secure-session-response'))) {
       observe.deviceRefreshed('challenged')
       return reply.code(403).header('secure-session-challenge', devices.challenge(key)).send()
     }
     const { kind } = await devices.bindDevice(key, device)
-    if (kind === 'gone' || kind === 'refused') throw problem('login_required', 'The session has ended.')
+    if (kind === 'gone' || kind === 'refused') throw await withoutDevice(key, request)
     if (kind === 'bound') {
       observe.bound()
       log.info(
@@ -68,6 +77,13 @@ export function createDevices({ devices, cookies, log, observe }: DeviceOptions)
     observe.deviceRefreshed('granted')
     cookies.setDevice(reply, devices.cookie(key))
     return reply.code(200).send()
+  }
+
+  async function withoutDevice(key: RecordKey, request: FastifyRequest): Promise<Problem> {
+    const found = await look(key, requestInLog(request))
+    return found.kind === 'live'
+      ? problem('login_required', 'The session has no such device.')
+      : notLiveProblem(found)
   }
 
   return { register, refresh }

@@ -125,7 +125,7 @@ async function addLogin(scope: FastifyInstance, services: LoginOptions): Promise
   scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
 
   const { devices } = vault
-  if (devices !== null) addDevices(scope, createDevices({ devices, cookies, log, observe }))
+  if (devices !== null) addDevices(scope, createDevices({ devices, look: vault.look, cookies, log, observe }))
 
   const browserSession = { vault, cookies, sessionFacts }
   await scope.register(async function ofSession(inSession) {

@@ -52,7 +52,7 @@ t.test('a callback that matches no sign-in of this browser gets 400 and changes 
     [`${'A'.repeat(43)}?error=access_denied`, 'an error for nobody'],
   ] as const) {
     const answer = await comeBack(browser, `/auth/callback/${path}`)
-    t.strictSame([answer.status, answer.headers.location, answer.setCookies], [303, '/#_', []], what)
+    t.strictSame([answer.status, answer.headers.location, answer.setCookies], [303, '/', []], what)
   }
   const query = 'code=a&a%0A=b&a%0A=b'
   const page = await comeBack(browser, `/auth/callback/${nonce}?${query}`)
@@ -102,18 +102,18 @@ t.test('a callback is redeemed once; repeated, it leads a signed-in browser home
   for (const from of ['cross-site', 'same-site'] as const) {
     const again = await browser.navigate(back, { from })
     t.equal(again.status, 303, `reloaded, ${from}`)
-    t.equal(again.headers.location, '/#_')
+    t.equal(again.headers.location, '/')
   }
   const restored = new URL(back).pathname
   for (const query of ['', '?x']) {
     const { status, headers } = await browser.navigate(restored + query, { from: 'cross-site' })
-    t.match([status, headers.location], [303, '/#_'], `a restored tab, with ${query}`)
+    t.match([status, headers.location], [303, '/'], `a restored tab, with ${query}`)
   }
   for (const query of ['?code=a&state=x', '?code=a&error=b', '?code=a&code=b'])
     isProblemPage(t, await browser.navigate(restored + query), 400, query)
   for (const [name, cookie] of loginCookie) browser.cookies.set(name, cookie)
   const withCookie = await comeBack(browser, back)
-  t.equal(withCookie.headers.location, '/#_', 'also while the login cookie is still there')
+  t.equal(withCookie.headers.location, '/', 'also while the login cookie is still there')
   t.equal(browser.cookies.get('session')!.value, session, 'it is still the same session')
   t.equal((await browser.fetch('/flux/a')).status, 200)
 

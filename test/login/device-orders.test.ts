@@ -124,7 +124,11 @@ function createWorld() {
     })
     const { devices } = vault
     const observe = { bound() {}, deviceRefreshed() {} }
-    return { cookies, vault, devices: devices && createDevices({ devices, cookies, log, observe }) }
+    return {
+      cookies,
+      vault,
+      devices: devices && createDevices({ devices, look: vault.look, cookies, log, observe }),
+    }
   }
 
   /** The browser: its cookies, the key that it uses for the host, and the registration that it was offered last. */

@@ -177,6 +177,18 @@ t.test('a second device is refused, and a faulty registration leaves a session t
   t.equal((await unregistered.fetch('/flux/temperature')).status, 200, 'it stays unbound')
 })
 
+t.test('a refresh of a session that has ended says why', async (t) => {
+  const system = await start(t)
+  const { browser, device } = await signedIn(system)
+  const copy = thiefOf(system, browser)
+  const challenge = refreshChallenge(await copy.fetch('/auth/device/refresh', { method: 'POST' }))
+  t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+  const headers = { 'secure-session-response': device.proof(challenge) }
+  const answer = await copy.fetch('/auth/device/refresh', { method: 'POST', headers })
+  isProblem(t, answer, 401, 'login_required', 'signing out')
+  t.equal(answer.json().reason, 'logout')
+})
+
 t.test('a thief does not keep the owner out, and is no activity of the session', async (t) => {
   const system = await start(t)
   const { browser, device } = await signedIn(system)
