@@ -29,6 +29,7 @@ function titlesOf(rows: string[][]): string[] {
 const RUNS = {
   growth: '--only small-1,large-3 --sessions 2000 --count 20 --seconds 0.3',
   calls: '--only ours,bare --rounds 1 --seconds 0.4 --warmup 0.1 --browsers 2 --connections 8',
+  few: '--only ours,bare --rounds 1 --seconds 0.4 --warmup 0.1 --browsers 2',
   bound: '--rounds 1 --seconds 0.4 --warmup 0.1 --browsers 2 --connections 8',
   peers: '--only ours,bare --rounds 1 --seconds 0.4 --warmup 0.1 --browsers 2',
   files: '--only ours --rounds 1 --seconds 1 --warmup 1',

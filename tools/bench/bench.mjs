@@ -8,6 +8,7 @@ import { note, PAGE, say, writeSection } from './page.mjs'
 import { anonymous } from './questions/anonymous.mjs'
 import { bound } from './questions/bound.mjs'
 import { calls } from './questions/calls.mjs'
+import { few } from './questions/few.mjs'
 import { files } from './questions/files.mjs'
 import { growth } from './questions/growth.mjs'
 import { peers } from './questions/peers.mjs'
@@ -20,7 +21,7 @@ import { withServices } from './services.mjs'
  * A question: `candidates` with the `reference` that all are compared with, its numbers by `usual` and with `--quick`, and
  * `measure(services, { candidates, ...numbers })`, which resolves with `{ table, noise }`.
  */
-const QUESTIONS = { users, calls, bound, peers, files, refresh, rest, growth, anonymous }
+const QUESTIONS = { users, calls, few, bound, peers, files, refresh, rest, growth, anonymous }
 
 const HELP = `npm run bench -- [question] [flags]      without a question: all of them, two hours
 ${Object.entries(QUESTIONS).map(describe).join('\n')}

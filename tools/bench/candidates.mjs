@@ -20,12 +20,14 @@ export const OURS = {
   start: startOurs,
 }
 
+export const UNCACHED = configured('uncached', 'asks Redis in each call: `SESSION_CACHE_MS=0`', {
+  goal: 1.5,
+  asksRedis: true,
+  env: () => ({ SESSION_CACHE_MS: '0' }),
+})
+
 export const CONFIGURED = [
-  configured('uncached', 'asks Redis in each call: `SESSION_CACHE_MS=0`', {
-    goal: 1.5,
-    asksRedis: true,
-    env: () => ({ SESSION_CACHE_MS: '0' }),
-  }),
+  UNCACHED,
   configured('logged', '`ACCESS_LOG=all`, `/metrics` read each second', { goal: 1.5, start: startLogged }),
   configured('traced', 'every request traced', {
     goal: 2.2,
