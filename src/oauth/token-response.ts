@@ -328,8 +328,7 @@ export function classifyFailure(
   const { status, message: reason, retryAfterSeconds, isEmpty, description } = noTokens
   const code = noTokens.code !== null && PRINTABLE_CODE.test(noTokens.code) ? noTokens.code : null
   const answer = { status, code, isEmpty, description }
-  if (status < 300) return code === null ? inDoubt(reason) : { ...inDoubt(reason), answer }
-  // Some servers redirect to a page whatever went wrong, also after they have acted.
+  // Some servers answer 200, or redirect to a page, whatever went wrong, also after they have acted.
   if (status < 400) return { ...inDoubt(reason), answer }
   // Gateways answer 500 to 504 for a request that they lost after the server had acted on it.
   if (status >= 500 && (status !== 503 || retryAfterSeconds === null)) {

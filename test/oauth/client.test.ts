@@ -95,7 +95,7 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
   ['201 with tokens', text('201 Created', JSON.stringify(GOOD)), DOUBT],
   ['204', 'HTTP/1.1 204 No Content\r\n\r\n', DOUBT],
   ['200 with a web page', text('200 OK', '<html>', 'text/html'), DOUBT],
-  ['200 with nothing', text('200 OK', ''), { ...DOUBT, answer: undefined }],
+  ['200 with nothing', text('200 OK', ''), { ...DOUBT, answer: { status: 200, isEmpty: true } }],
   ['200 with half of the tokens', text('200 OK', '{"access_token":"at"'), DOUBT],
   ['200 with a list', text('200 OK', '[]'), DOUBT],
   ['200 without an access token', text('200 OK', '{"token_type":"bearer"}'), DOUBT],

@@ -34,6 +34,7 @@ for (const [dead, healthy, how] of [
   [60, 4, { kind: 'answers', status: 500, code: 'invalid_request' }],
   // GitHub.
   [60, 4, { kind: 'answers', status: 200, code: 'bad_refresh_token' }],
+  [6, 1, { kind: 'answers', status: 200, code: null }],
   [6, 1, { kind: 'answers', status: 400, code: null }],
   [6, 1, { kind: 'answers', status: 401, code: null }],
   [6, 1, { kind: 'answers', status: 500, code: null }],
