@@ -20,7 +20,7 @@ export async function checkRedis(store: Config['store']): Promise<RedisChecks> {
   if (found.kind !== 'reached') {
     const message =
       found.kind === 'refused'
-        ? `Redis refused the credentials (${found.reason}): check the user and the password in REDIS_URL`
+        ? `Redis refused the credentials or the database (${found.reason}): check the user, the password and the database in REDIS_URL`
         : `Redis cannot be reached (${found.reason}): check REDIS_URL and that Redis runs; with TLS check REDIS_CA_FILE and the host names in the certificate`
     return { verdicts: [fault('Redis', message)], clockAheadMs: null }
   }

@@ -28,7 +28,7 @@ import { createVault, openStore } from './vault/vault.ts'
  */
 export type App = Awaited<ReturnType<typeof buildApp>>
 
-/** Creates every object and registers the routes of every folder. `onStoreRefused`: the store refuses the credentials. */
+/** Creates every object and registers the routes of every folder. `onStoreRefused`: the store refuses the credentials or the database. */
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {
   const { publicUrl, oauth, egress, secureCookies: secure } = config
   const clock = SYSTEM_CLOCK

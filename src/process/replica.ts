@@ -17,7 +17,7 @@ const REFUSE_MS = 1_500
 export async function runReplica(config: Config, log: Logger): Promise<void> {
   const { port, opsPort } = config.listen
   const app = await buildApp(config, log, (message) =>
-    fail(`Redis refused the credentials (${message}): check REDIS_URL`),
+    fail(`Redis refused the credentials or the database (${message}): check REDIS_URL`),
   )
   let stopping = false
   let isLate = false

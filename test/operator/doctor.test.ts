@@ -223,6 +223,8 @@ t.test('a sound deployment', async (t) => {
     const locked = await startRedis(t, { password: 'the-right-password' })
     const url = locked.url.replace('the-right-password', 'a-wrong-password')
     finds(t, await doctor({ ...env, REDIS_URL: url }), { Redis: /refused the credentials.*REDIS_URL/ })
+    const other = await doctor({ ...env, REDIS_URL: `${redis.url}/99` })
+    finds(t, other, { Redis: /the database \(database 99 is refused.*REDIS_URL/ })
   })
 
   await t.test('finds a Redis that takes no writes', async (t) => {

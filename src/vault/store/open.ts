@@ -9,7 +9,7 @@ import type { SessionStore } from './store.ts'
 import { whenConnected } from './when-connected.ts'
 
 interface StoreEvents {
-  /** Redis refuses the credentials. */
+  /** Redis refuses the credentials or the database. */
   onRefused: (message: string) => void
   onFinding: (finding: StoreFinding) => void
   /** A command ended. */
@@ -86,7 +86,7 @@ export async function connectRedis(
     throw new Error(
       refused === null
         ? `Redis cannot be reached (${reason}): check REDIS_URL.`
-        : `Redis refused the credentials (${refused}): check REDIS_URL.`,
+        : `Redis refused the credentials or the database (${refused}): check REDIS_URL.`,
     )
   }
 }

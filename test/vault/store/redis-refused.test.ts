@@ -47,6 +47,29 @@ t.test('refused credentials are reported without the password', async (t) => {
     await redisStore(t, target)
 })
 
+t.test('no other database is used in the place of one that the server has not', async (t) => {
+  const redis = await startRedis(t, { args: ['--databases', '4'] })
+  t.match(await refusal(t, singleTarget(redis.port, 4)), /^database 4 is refused: ERR DB index/)
+  t.equal(await redis.cli('dbsize'), '0')
+  await redisStore(t, singleTarget(redis.port, 3))
+})
+
+t.test('a server that has the database no longer after a restart is not used', async (t) => {
+  const args = ['--databases', '6']
+  const redis = await startRedis(t, { args })
+  const unreachable: string[] = []
+  const { store } = await redisStore(t, singleTarget(redis.port, 5), {
+    onRefused: () => t.fail('the process ends at its start alone'),
+    onUnreachable: (reason) => void unreachable.push(reason),
+  })
+  await redis.stop()
+  args[1] = '4'
+  await redis.restart()
+  await until('it is refused', () => unreachable.some((reason) => reason.startsWith('database 5 is refused')))
+  await t.rejects(store.ping(), StoreUnavailable)
+  t.equal(await redis.cli('dbsize'), '0')
+})
+
 t.test('credentials that are refused after they were accepted count as an outage', async (t) => {
   const redis = await startRedis(t)
   const messages: string[] = []

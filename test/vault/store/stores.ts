@@ -102,8 +102,8 @@ function loginWith(password?: string) {
 
 const addressOf = (port: number) => ({ host: '127.0.0.1', port })
 
-export function singleTarget(port: number): RedisTarget {
-  return { kind: 'single', address: addressOf(port), db: 0, login: loginWith(), tls: false }
+export function singleTarget(port: number, db = 0): RedisTarget {
+  return { kind: 'single', address: addressOf(port), db, login: loginWith(), tls: false }
 }
 
 export function clusterTarget(port: number, password?: string): RedisTarget {

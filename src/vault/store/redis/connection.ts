@@ -326,6 +326,7 @@ function prepare(client: Redis): void {
   watchSilence(client)
   writeByTurns(client)
   catchAsking(client)
+  requireDatabase(client)
 }
 
 /** Where a slot of a Cluster moves, ioredis drops this promise: a node that gives no connection would end the process. */
@@ -335,6 +336,20 @@ function catchAsking(client: Redis): void {
     const asked = asking.apply(client, given)
     asked.catch(() => {})
     return asked
+  }
+}
+
+/** Where the server refuses the database of the URL, ioredis would go on in database 0, which may be another application's. */
+function requireDatabase(client: Redis): void {
+  const { select } = client
+  client.select = async (...given: Parameters<typeof select>) => {
+    try {
+      return await select.apply(client, given)
+    } catch (error) {
+      if (!isErrorReply(error)) throw error
+      client.disconnect(true)
+      throw new Error(`database ${given[0]} is refused: ${messageOf(error as Error)}`)
+    }
   }
 }
 

@@ -24,7 +24,7 @@ export const UNREACHED_AFTER_MS = 700
 const NO_CONNECTION =
   /^(?:Stream isn't writeable|Cluster isn't ready|Connection is closed|Reached the max retries)/
 
-const CREDENTIALS = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i
+const REFUSED = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username|^database \d+ is refused/i
 
 /** Error replies of a server that takes no writes. In the error of a script they are in the middle of the text. */
 export const NO_WRITES =
@@ -41,7 +41,7 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
   const incidentAt = new Map<string, number>()
   /** The last command had no reply. */
   let unanswered = false
-  /** The server refused our credentials. */
+  /** The server refused our credentials or our database. */
   let refused = false
   let repliedAt = Number.NEGATIVE_INFINITY
   /** Why there is no connection; '' if nothing is known. */
@@ -91,7 +91,7 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
   }
 }
 
-/** Whether this error says that the server refused our credentials. */
+/** Whether this error says that the server refused our credentials or our database. */
 export function isRefusedLogin(error: Error): boolean {
-  return CREDENTIALS.test(reasonOf(error))
+  return REFUSED.test(reasonOf(error))
 }

@@ -16,7 +16,7 @@ export interface RedisStoreOptions {
   prefix: string
   /** The idle limit of sessions. */
   idleMs: number
-  /** The server refuses our credentials: retrying will not help. */
+  /** The server refuses our credentials or our database: retrying will not help. */
   onRefused: (message: string) => void
   /** Called with why there is no connection, once for each reason until there is one again. */
   onUnreachable: (reason: string) => void
