@@ -41,7 +41,7 @@ export async function* sessionsOf(
 
 /**
  * Says what was not found, not readable or of no known user. Returns whether the user was found and no other session can
- * be theirs. Without an identity no session has a user, which is said and counts for nothing.
+ * be theirs.
  */
 export function reportUser(
   { terminal, config: { hasIdentity } }: { terminal: Terminal; config: { hasIdentity: boolean } },
@@ -55,7 +55,6 @@ export function reportUser(
   if (sessions === 0) terminal.warn(`There is no session of the user ${user}.`)
   if (unreadable > 0)
     terminal.warn(`${unreadable} sessions cannot be opened with SESSION_SECRET: they may be this user's.`)
-  const mayBeTheirs = hasIdentity && unknown > 0
-  if (mayBeTheirs) terminal.warn(`${unknown} sessions have no known user: they may be this user's.`)
-  return sessions > 0 && unreadable === 0 && !mayBeTheirs
+  if (unknown > 0) terminal.warn(`${unknown} sessions have no known user: they may be this user's.`)
+  return sessions > 0 && unreadable === 0 && unknown === 0
 }

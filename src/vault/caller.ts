@@ -119,6 +119,8 @@ export function waitProblem({ why, ms }: Wait): Problem {
         detail: 'The authorization server refreshes no tokens of this session now. A new sign-in may help.',
         members: { loginUrl: PATHS.login },
       })
+    case 'stopping':
+      return problem('shutting_down', { headers: { 'retry-after': '1' } })
     case 'forced_before':
       return problem('upstream_refused')
   }

@@ -178,6 +178,20 @@ t.test('an update that waits for its turn at the end of a stop gets 503, and was
   t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, 32)
 })
 
+t.test(
+  'a request that waits for new tokens when the stop cuts the token request off gets 503 shutting_down',
+  async (t) => {
+    const { sandbox, server, browser } = await start(t, { SHUTDOWN_SECONDS: '3' })
+    sandbox.expireAccessTokens()
+    const gate = sandbox.hold('token', { only: 'refresh_token' })
+    const answer = browser.fetch('/flux/temperature')
+    await gate.arrived
+    t.equal(await server.stop('SIGTERM'), 0)
+    t.match((await answer).json(), { status: 503, code: 'shutting_down' })
+    gate.release()
+  },
+)
+
 t.test('a stop exits with 1 if refreshed tokens could not be stored', async (t) => {
   const redis = await startRedis(t)
   const env = { SESSION_STORE: 'redis', REDIS_URL: redis.url, SHUTDOWN_SECONDS: '1' }

@@ -368,10 +368,13 @@ t.test('a session of no known user may be of the user, so the command is not don
 t.test('without an identity the users in the records count, and the command says so', async (t) => {
   const { made, run, out, err } = createOperator(t, { hasIdentity: false })
   await sealedSession(made, A!, { id: 'alice', name: null })
+  t.ok(await run({ kind: 'list', json: false, user: 'alice' }))
+  out.length = 0
   await sealedSession(made, A!)
-  t.ok(await run({ kind: 'end_user', user: 'alice', revokes: false }))
+  t.notOk(await run({ kind: 'end_user', user: 'alice', revokes: false }))
   t.strictSame(out, ['ended 1'])
   t.match(err.join('\n'), /OPERATIONS_FILE has no identity/)
+  t.match(err.at(-1), '1 sessions have no known user')
 })
 
 t.test('a session that no secret opens may be of the user, so the command is not done', async (t) => {

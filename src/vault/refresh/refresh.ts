@@ -17,6 +17,7 @@ import {
   mayPresent,
   type NotGranted,
   resetAfterMs,
+  STOPPING,
   type UnknownAnswer,
 } from './rules.ts'
 
@@ -118,11 +119,15 @@ export function createRefresh(options: RefreshOptions): Refresh {
   let stopClosing = (): void => {}
 
   async function refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
+    const result = await attempt(session, trigger)
+    return self.stopping && result.kind === 'wait' ? STOPPING : result
+  }
+
+  async function attempt(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
     const pass = await gate.enter()
     if (pass.kind === 'wait') return pass
     try {
-      // A process that stops leaves the refresh to others.
-      if (self.stopping) return { kind: 'wait', ms: 0, why: 'unavailable' }
+      if (self.stopping) return STOPPING
       const lease = await takeLease(options, self, { session, trigger })
       if (lease.kind !== 'present') return lease
       const presented = send(options, lease, { trigger, pass })

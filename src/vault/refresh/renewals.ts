@@ -215,6 +215,7 @@ function finalWait(result: Exclude<RefreshResult, { kind: 'granted' }>, isValid:
     case 'unanswered':
     case 'unavailable':
     case 'rejected':
+    case 'stopping':
       return result
   }
 }

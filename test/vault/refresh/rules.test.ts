@@ -156,7 +156,7 @@ t.test('whether a refresh token may be presented', async (t) => {
       wait('unavailable', 2_000),
     ],
     ['no doubt, others are answered late', lease(0), { endpointIsLate: true }, present(0, 60_000)],
-    ['this process stops', lease(0), { stopping: true }, wait('unavailable', 0)],
+    ['this process stops', lease(0), { stopping: true }, wait('stopping', 0)],
   ]
   for (const [name, begun, facts, follows] of rows)
     t.strictSame(mayPresent(begun, { ...LEASE_FACTS, ...facts }), follows, name)
