@@ -95,7 +95,6 @@ export interface TokenSet {
   lifeSeconds: number
   /** When the refresh token expires, epoch milliseconds; absent or null where that is not known. */
   refreshExpiresAt?: number | null
-  scope: string | null
   /** Absent or null where it is not known. */
   user?: User | null
 }
@@ -112,7 +111,6 @@ interface Plain {
   e: number
   l: number
   x?: number
-  s: string | null
   u?: readonly [id: string, name: string | null]
 }
 
@@ -123,7 +121,6 @@ export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet): 
     r: tokens.refreshToken?.reveal() ?? null,
     e: tokens.expiresAt,
     l: tokens.lifeSeconds,
-    s: tokens.scope,
     ...(tokens.refreshExpiresAt ? { x: tokens.refreshExpiresAt } : {}),
     ...(tokens.user ? { u: [tokens.user.id, tokens.user.name] } : {}),
   }
@@ -142,7 +139,6 @@ export function openTokens(keyring: Keyring, key: RecordKey, sealed: string): Op
       expiresAt: plain.e,
       lifeSeconds: plain.l,
       refreshExpiresAt: plain.x ?? null,
-      scope: plain.s,
       user: plain.u === undefined ? null : { id: plain.u[0], name: plain.u[1] },
     },
     underOlderSecret: opened.underOlderSecret,

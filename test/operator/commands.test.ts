@@ -70,7 +70,6 @@ function sealFor(made: TestStore, key: RecordKey, secret: Secret, user: User | n
     refreshToken: new Secret('a-refresh-token'),
     expiresAt: made.now() + 3_600_000,
     lifeSeconds: 3_600,
-    scope: null,
   }
   return sealTokens(createKeyring([secret]), key, tokens)
 }

@@ -57,7 +57,6 @@ async function start(t: Test) {
       refreshToken: new Secret(`rt-${record.gen}`),
       lifeSeconds: state.lifeMs / 1_000,
       expiresAt: issuedAt + state.lifeMs,
-      scope: null,
     }
     return { kind: 'live', session: { key, record, tokens } }
   }

@@ -82,7 +82,6 @@ async function signedIn(dueMs, bound = false) {
     refreshToken: new Secret(randomBytes(48).toString('base64url')),
     lifeSeconds: HOUR_MS / 1_000,
     expiresAt: createdAt + dueMs + 60_000,
-    scope: null,
   })
   const endsAt = createdAt + session.maxSeconds * 1_000
   await store.create(key, { tokens, createdAt, endsAt, flow: 'code', client: oauth.clientId }, 60_000)

@@ -183,7 +183,6 @@ t.test('a session without a refresh token ends with its access token', async (t)
     refreshToken: null,
     lifeSeconds: 60,
     expiresAt: time.now() + 60_000,
-    scope: null,
   }
   await replica.sessions.begin(key, granted, 'token')
   await shared.confirm(key)

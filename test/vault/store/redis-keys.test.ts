@@ -144,7 +144,6 @@ t.test('Redis holds no readable token, session id, cookie value or nonce', async
     refreshToken: new Secret(refreshToken),
     expiresAt: Date.now() + 3_600_000,
     lifeSeconds: 3_600,
-    scope: null,
   })
 
   await store.claimNonce(nonce, 'a', 600_000)
