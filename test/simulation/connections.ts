@@ -1,7 +1,7 @@
 import type { RecordKey } from '../../src/vault/store/record.ts'
 import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/vault/store/redis/command-timeout.ts'
 import { LOOK_EVERY_MS, RECONNECT_MAX_MS, SILENT_LOOKS } from '../../src/vault/store/redis/connection.ts'
-import { NO_WRITES, UNREACHED_AFTER_MS } from '../../src/vault/store/redis/health.ts'
+import { NO_WRITES } from '../../src/vault/store/redis/health.ts'
 import { CONNECT_TIMEOUT_MS } from '../../src/vault/store/redis/sentinels.ts'
 import { type StoreHealth, StoreUnavailable } from '../../src/vault/store/store.ts'
 import type { Deployment } from './deployment.ts'
@@ -235,7 +235,7 @@ export class FleetTransport {
   readonly servers: Deployment
   readonly commands: Connection[]
   readonly #incidentListeners: (() => void)[] = []
-  #lastReplyAt = Number.NEGATIVE_INFINITY
+
   constructor(owner: Replica, servers: Deployment) {
     this.owner = owner
     this.servers = servers
@@ -270,7 +270,7 @@ export class FleetTransport {
         // What this record is says nothing of the connection.
         if (!(error instanceof WrongType)) connection.failedAt = clock.now
         if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.noteIncident(connection)
-        reject(new StoreUnavailable(error, this.#isUnreachedAfter(error)))
+        reject(new StoreUnavailable(error))
       }
       if (!connection.ready) return fail(new Error('not connected'))
       let rearmed = false
@@ -298,7 +298,6 @@ export class FleetTransport {
           connection.waiting.delete(fail)
           if (reply instanceof ErrorReply) return fail(reply)
           if (!settle()) return
-          this.#lastReplyAt = clock.now
           if (writes) connection.wrote()
           resolve(reply)
         })
@@ -311,16 +310,6 @@ export class FleetTransport {
     this.clock.in(Math.max(0, sentAt + SILENCE_MS - this.clock.now), this.owner, () => {
       if (connection.epoch === epoch && connection.receivedAt < sentAt) connection.break()
     })
-  }
-
-  /** Whether the store is unreached after this failure. */
-  #isUnreachedAfter(error: Error): boolean {
-    const { now } = this.clock
-    if (error instanceof ErrorReply) {
-      this.#lastReplyAt = now
-      return false
-    }
-    return !this.commands.some(({ ready }) => ready) || now - this.#lastReplyAt > UNREACHED_AFTER_MS
   }
 
   noteIncident(connection: Connection): void {

@@ -97,11 +97,11 @@ export interface StoreHealth {
  * session is not stored yet, and login/fastify-session.ts when there is no record to confirm.
  */
 export class StoreUnavailable extends Problem {
-  /** No part of the store replied. A store that replies with an error was reached. */
+  /** No reply came. A store that replies with an error was reached. */
   readonly unreached: boolean
 
-  constructor(cause: unknown, unreached = false, retryAfterSeconds = 1) {
-    super('store_unavailable', { headers: { 'retry-after': String(retryAfterSeconds) }, cause })
+  constructor(cause: unknown, unreached = false) {
+    super('store_unavailable', { headers: { 'retry-after': '1' }, cause })
     this.name = 'StoreUnavailable'
     this.unreached = unreached
   }

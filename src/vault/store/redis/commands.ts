@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { StoreUnavailable } from '../store.ts'
 import { inTime } from './command-timeout.ts'
-import { nodeOf, type RedisClient } from './connection.ts'
+import { isErrorReply, nodeOf, type RedisClient } from './connection.ts'
 import type { CommandHealth } from './health.ts'
 
 /** The files of `lua/`. */
@@ -56,8 +56,8 @@ export function createCommands({ client, health, observe }: CommandsOptions): Co
       health.noteSuccess()
       return reply
     } catch (cause) {
-      const isUnreached = health.noteFailure(cause, redisKey)
-      throw new StoreUnavailable(health.explain(cause), isUnreached)
+      health.noteFailure(cause, redisKey)
+      throw new StoreUnavailable(health.explain(cause), !isErrorReply(cause))
     } finally {
       observe(command, (performance.now() - startedAt) / 1_000, ok)
     }

@@ -291,13 +291,6 @@ export function allMastersOf(client: RedisClient): RedisServer[] | null {
   return masters
 }
 
-/** Whether there is a connection to the server, or to any node of a Cluster. */
-export function isConnected(client: RedisClient): boolean {
-  const connections = client instanceof Cluster ? client.nodes() : [client]
-  // A connection that its peer has closed stops being writable some time before ioredis reports it as closed.
-  return connections.some(({ status, stream }) => status === 'ready' && stream.writable)
-}
-
 /**
  * Calls back when a connection of the client is established or an established one is lost, with the address of
  * its node as `nodeOf` has it. A node that stays unavailable is reported once, however often it is tried.

@@ -1,14 +1,11 @@
-import { isConnected, isErrorReply, nodeOf, onConnection, type RedisClient, reasonOf } from './connection.ts'
+import { isErrorReply, nodeOf, onConnection, type RedisClient, reasonOf } from './connection.ts'
 
 /** What the results of commands and the state of connections show about the servers. */
 export interface CommandHealth {
   /** To be called when a command succeeded. */
   noteSuccess(): void
-  /**
-   * To be called when a command failed, with a Redis key that it works on or null. Returns whether no part of the store
-   * could be reached.
-   */
-  noteFailure(error: unknown, redisKey: string | null): boolean
+  /** To be called when a command failed, with a Redis key that it works on or null. */
+  noteFailure(error: unknown, redisKey: string | null): void
   /** The error of a failed command, for the log. If there was no connection it says why, instead of ioredis' text. */
   explain(error: unknown): unknown
   /** As in `StoreHealth`. */
@@ -16,9 +13,6 @@ export interface CommandHealth {
   /** Milliseconds since the last incident at the server that has this Redis key; infinite for never. */
   msSinceIncident(redisKey: string): number
 }
-
-/** Less than the command timeout: a store that replied to no command for so long is not reached. */
-export const UNREACHED_AFTER_MS = 700
 
 /** What ioredis says of a command that found no connection or lost it. */
 const NO_CONNECTION =
@@ -30,25 +24,15 @@ const REFUSED = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username|^data
 export const NO_WRITES =
   /(?:^|[\s-])(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|TRYAGAIN|MISCONF|NOREPLICAS|OOM)\s/
 
-/**
- * A server that replies with an error is reached, whatever it refuses. The same holds for one that refuses our
- * credentials, although commands find no connection then. A Cluster is reached while one of its nodes replies.
- * A command that is not allowed or takes too long is no incident: some fail always, and incidents delay refreshes.
- */
+/** A command that is not allowed or takes too long is no incident: some fail always, and incidents delay refreshes. */
 export function createCommandHealth(commands: RedisClient): CommandHealth {
   const listeners: (() => void)[] = []
   // By node in a Cluster: an incident at one shard says nothing about the others.
   const incidentAt = new Map<string, number>()
-  /** The last command had no reply. */
-  let unanswered = false
-  /** The server refused our credentials or our database. */
-  let refused = false
-  let repliedAt = Number.NEGATIVE_INFINITY
   /** Why there is no connection; '' if nothing is known. */
   let connectionError = ''
 
   const noteError = (error: Error): void => {
-    if (isRefusedLogin(error)) refused = true
     const reason = reasonOf(error)
     if (!NO_CONNECTION.test(reason)) connectionError = reason
   }
@@ -57,28 +41,17 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
   commands.on('node error', noteError)
   onConnection(commands, noteIncident)
 
-  function noteIncident(node = ''): void {
+  function noteIncident(node: string): void {
     incidentAt.set(node, performance.now())
     for (const listener of listeners) listener()
   }
 
-  function isUnreached(): boolean {
-    if (!unanswered || refused) return false
-    return !isConnected(commands) || performance.now() - repliedAt > UNREACHED_AFTER_MS
-  }
-
   return {
     noteSuccess() {
-      unanswered = false
-      refused = false
       connectionError = ''
-      repliedAt = performance.now()
     },
     noteFailure(error, redisKey) {
-      unanswered = !isErrorReply(error)
-      if (!unanswered) repliedAt = performance.now()
-      if (!unanswered && NO_WRITES.test(String(error))) noteIncident(nodeOf(commands, redisKey))
-      return isUnreached()
+      if (isErrorReply(error) && NO_WRITES.test(String(error))) noteIncident(nodeOf(commands, redisKey))
     },
     explain(error) {
       if (!(error instanceof Error && NO_CONNECTION.test(error.message))) return error
