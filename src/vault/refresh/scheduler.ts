@@ -14,8 +14,6 @@ interface SchedulerOptions {
   sessions: Pick<Sessions, 'look'>
   joinAttempt: JoinAttempt
   gate: Pick<Gate, 'room' | 'isDown'>
-  /** Sessions handled at once. */
-  concurrency: number
   timing: RefreshTiming
   /** The authorization server grants a used refresh token again for so long; 0: it does not. */
   reuseMs: number
@@ -84,8 +82,9 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   }
 
   async function poll(): Promise<void> {
-    const limit = claimable()
-    if (limit === 0) {
+    // One, as a probe, while the token endpoint is down.
+    const limit = gate.room() - arriving
+    if (limit <= 0) {
       pollAt = clock.monotonic() + (gate.isDown() ? BLOCKED_PAUSE_MS : FULL_PAUSE_MS)
       return
     }
@@ -98,12 +97,6 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       if (!(error instanceof StoreUnavailable)) throw error
       pollAt = clock.monotonic() + LOOK_AGAIN_MS * (1 + random())
     }
-  }
-
-  /** How many sessions may be claimed now; one, as a probe, while the token endpoint is down. */
-  function claimable(): number {
-    if (gate.isDown() && arriving > 0) return 0
-    return Math.max(0, Math.min(gate.room() - arriving, options.concurrency - working.size))
   }
 
   function work(key: RecordKey, lateMs: number, storeNow: number): void {

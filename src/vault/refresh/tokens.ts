@@ -90,7 +90,6 @@ export function createTokens(options: TokensOptions): Tokens {
     sessions,
     joinAttempt,
     gate,
-    concurrency,
     timing,
     reuseMs: pace.reuseMs,
     claimMs: leaseMs(timeoutMs),
