@@ -163,18 +163,15 @@ export function decodeState(text: string, idleMs: number): SessionState {
   const plain = JSON.parse(text) as Record<string, unknown>
   const { gen, seenAt, endsAt, bound } = FACTS
   const factOf = <Value>([name, none]: readonly [string, Value]): Value => (plain[name] as Value) ?? none
-  const [seen, ends] = [factOf(seenAt), factOf(endsAt)]
-  return {
-    gen: factOf(gen),
-    seenAt: seen,
-    endsAt: ends,
-    bound: factOf(bound),
-    idleEndsAt: idleEndsAt({ seenAt: seen, endsAt: ends }, idleMs),
-  }
+  const shown = { gen: factOf(gen), seenAt: factOf(seenAt), endsAt: factOf(endsAt), bound: factOf(bound) }
+  return stateOf(shown, idleMs)
 }
 
 /** What a small read shows of a record. */
-export function stateOf({ gen, seenAt, endsAt, bound }: StoredRecord, idleMs: number): SessionState {
+export function stateOf(
+  { gen, seenAt, endsAt, bound }: Omit<SessionState, 'idleEndsAt'>,
+  idleMs: number,
+): SessionState {
   return { gen, seenAt, endsAt, bound, idleEndsAt: idleEndsAt({ seenAt, endsAt }, idleMs) }
 }
 

@@ -8,7 +8,6 @@ import {
   type RecordStore,
   type RefreshStore,
   recordMembers,
-  stateOf,
 } from '../record.ts'
 import { createRun, type RecordChange, type RecordCommands, type Shown, type WriteReply } from '../run.ts'
 import { StoreUnavailable } from '../store.ts'
@@ -117,8 +116,10 @@ export function createRedisRecords(
     monotonic: () => performance.now(),
   })
 
+  const members = recordMembers(run, wall)
+
   return {
-    ...recordMembers(run, wall),
+    ...members,
 
     // The one read of the hot path is a plain command: the beginning of the text.
     async readState(key) {
@@ -132,8 +133,7 @@ export function createRedisRecords(
         const { cause } = error as StoreUnavailable
         if (!isErrorReply(cause) || !/WRONGTYPE/.test(String(cause))) throw error
       }
-      const { record } = await read(key, 'readState', COMMAND_TIMEOUT_MS)
-      return record === null ? null : stateOf(record, idleMs)
+      return await members.readState(key)
     },
 
     async readEnd(key) {
