@@ -129,8 +129,8 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     server,
     ops,
     /**
-     * Resolves as soon as the store is connected or known to be unreachable, at the latest after one second. Until then
-     * the public port should stay closed: calls would be refused although nothing is wrong.
+     * Resolves as soon as the store is connected, at the latest after one second. Until then the public port should stay
+     * closed: calls would be refused although nothing is wrong.
      */
     storeTried: opened.tried,
     /** Starts the background refreshes. */

@@ -20,8 +20,7 @@ interface StoreEvents {
 const START_WAIT_MS = 1_000
 
 /**
- * The store as the configuration names it. `tried` resolves as soon as it is connected or known to be unreachable, at
- * the latest after one second.
+ * The store as the configuration names it. `tried` resolves as soon as it is connected, at the latest after one second.
  */
 export function openStore(
   config: Pick<Config, 'store' | 'session'>,
@@ -31,28 +30,24 @@ export function openStore(
   const idleMs = config.session.idleSeconds * 1_000
   if (config.store.kind === 'memory')
     return { store: createMemoryStore({ now: clock.wall, idleMs }), tried: async () => {} }
-  let noteUnreachable = (): void => {}
-  const unreachable = new Promise<void>((resolve) => {
-    noteUnreachable = resolve
-  })
   const store = createRedisStore({
     ...config.store,
     idleMs,
     onRefused,
-    onUnreachable(reason) {
-      noteUnreachable()
+    onUnreachable: (reason) =>
       log.warn(
         { event: 'store.unreachable', reason },
         'no connection to Redis: check REDIS_URL, and with TLS REDIS_CA_FILE',
-      )
-    },
+      ),
     onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
     onFinding,
     observe,
   })
   async function tried(): Promise<void> {
-    const connected = whenConnected(store.ping, START_WAIT_MS).catch(() => {})
-    await withTimeout(Promise.race([connected, unreachable]), START_WAIT_MS)
+    await withTimeout(
+      whenConnected(store.ping, START_WAIT_MS).catch(() => {}),
+      START_WAIT_MS,
+    )
   }
   return { store, tried }
 }
