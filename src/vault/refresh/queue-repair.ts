@@ -8,19 +8,7 @@ interface QueueRepair {
   stop(): Promise<void>
 }
 
-/** Interval of the scan over all replicas, and the pause between two batches of about a thousand records. */
-interface ScanPace {
-  everyMs: number
-  pauseMs: number
-}
-
-/**
- * A million sessions take about two minutes. That costs Redis 2.5 seconds, in batches of a few milliseconds
- * (docs/decisions/0005-slow-scan.md).
- */
-export const SCAN_PACE: ScanPace = { everyMs: 600_000, pauseMs: 100 }
-
-interface QueueRepairOptions extends ScanPace {
+interface QueueRepairOptions {
   store: Pick<SessionStore, 'claimNonce' | 'keys' | 'scheduleMissing'>
   monotonic: () => number
   /** In [0, 1). */
@@ -28,6 +16,13 @@ interface QueueRepairOptions extends ScanPace {
   log: Logger
 }
 
+/** Over all replicas. */
+const SCAN_EVERY_MS = 600_000
+/**
+ * Between two batches of about a thousand records: a million sessions take about two minutes. That costs Redis 2.5
+ * seconds, in batches of a few milliseconds (docs/decisions/0005-slow-scan.md).
+ */
+const REST_MS = 100
 /** Version 0.2 used another name: its scan fills another queue. */
 const CLAIM = 'scan for sessions that have no entry in the due queue'
 /** The first scan of a process finds what was lost while no replica ran. The claim keeps restarts from scanning often. */
@@ -39,8 +34,7 @@ const SPREAD_MS = 10_000
  * Puts sessions back into the due queue that have no entry there and would never be refreshed in the background,
  * because the queue or a part of it was lost. One replica at a time scans the records.
  */
-export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
-  const { store, everyMs, pauseMs, monotonic, random, log } = options
+export function createQueueRepair({ store, monotonic, random, log }: QueueRepairOptions): QueueRepair {
   // The same for the life of the process: after a failure the claim is still ours.
   const claimant = randomUUID()
   let timer: NodeJS.Timeout | undefined
@@ -56,9 +50,9 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
 
   async function run(): Promise<void> {
     const beganAt = monotonic()
-    let waitMs = everyMs * (1 + random() / 10)
+    let waitMs = SCAN_EVERY_MS * (1 + random() / 10)
     try {
-      if (await store.claimNonce(CLAIM, claimant, everyMs)) await scan()
+      if (await store.claimNonce(CLAIM, claimant, SCAN_EVERY_MS)) await scan()
     } catch (error) {
       if (!(error instanceof StoreUnavailable))
         log.error({ event: 'schedule.failed', err: error }, 'the scan for missing sessions failed')
@@ -83,7 +77,7 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
   async function pause(): Promise<void> {
     if (stopped) return
     await new Promise<void>((resolve) => {
-      const resting = setTimeout(resolve, pauseMs)
+      const resting = setTimeout(resolve, REST_MS)
       endPause = () => {
         clearTimeout(resting)
         resolve()
@@ -94,7 +88,7 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
   return {
     start() {
       stopped = false
-      scanIn(random() * Math.min(everyMs, FIRST_WITHIN_MS))
+      scanIn(random() * FIRST_WITHIN_MS)
     },
     async stop() {
       stopped = true

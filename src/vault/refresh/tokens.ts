@@ -4,7 +4,7 @@ import type { AuthorizationClient } from '../../oauth/client.ts'
 import type { Sessions } from '../lifecycle.ts'
 import type { OutboxStore } from '../store/outbox.ts'
 import { createGate } from './gate.ts'
-import { createQueueRepair, SCAN_PACE } from './queue-repair.ts'
+import { createQueueRepair } from './queue-repair.ts'
 import { createRefresh, type Refresh, type RefreshEvents } from './refresh.ts'
 import { createRenewals, type ObtainAccessToken } from './renewals.ts'
 import type { Revoker } from './revoker.ts'
@@ -98,7 +98,7 @@ export function createTokens(options: TokensOptions): Tokens {
     log,
     events,
   })
-  const queueRepair = createQueueRepair({ store, ...SCAN_PACE, monotonic: clock.monotonic, random, log })
+  const queueRepair = createQueueRepair({ store, monotonic: clock.monotonic, random, log })
   const closingMs = closingMsOf(pace.shutdownMs)
   let responseDeadline: number | null = null
 
