@@ -3,6 +3,7 @@ import { type Problem, problem, unavailable } from '../errors.ts'
 import { DEVICE_COOKIE } from '../http/cookies.ts'
 import { isObject, jsonObject } from '../json.ts'
 import type { Keyring } from '../keyring.ts'
+import { PATHS } from '../paths.ts'
 import type { RecordKey } from './store/record.ts'
 
 /**
@@ -82,16 +83,14 @@ const NOT_NOW = 'The browser could not prove its device to this server now. Your
 const NOT_PROVEN =
   'The session is bound to the device on which it began, and this request does not come from there.'
 
-/** `now`: epoch milliseconds. `paths`: the two routes. */
+/** `now`: epoch milliseconds. */
 export function createBinding({
   keyring,
   publicUrl,
-  paths,
   now,
 }: {
   keyring: Pick<Keyring, 'seal' | 'open' | 'signDevice' | 'verifyDevice'>
   publicUrl: string
-  paths: { register: string; refresh: string }
   now: () => number
 }): Binding {
   const { host } = new URL(publicUrl)
@@ -116,7 +115,7 @@ export function createBinding({
     registration(key) {
       const until = now() + REGISTRATION_MS
       const challenge = keyring.seal('device', JSON.stringify([key, until]), 'registration')
-      return `(ES256);path="${paths.register}";challenge="${challenge}"`
+      return `(ES256);path="${PATHS.device}";challenge="${challenge}"`
     },
 
     readRegistration(response) {
@@ -127,7 +126,7 @@ export function createBinding({
       return now() < until && isSignedBy(token, token.device) ? { key, device: token.device } : null
     },
 
-    instructions: instructionsFor(publicUrl, paths.refresh),
+    instructions: instructionsFor(publicUrl),
     challenge: (key) => `"${issue('challenge', key, CHALLENGE_MS)}";id="${host}"`,
 
     isProof(key, device, response) {
@@ -144,12 +143,12 @@ export function createBinding({
   }
 }
 
-function instructionsFor(publicUrl: string, refreshUrl: string) {
+function instructionsFor(publicUrl: string) {
   const { host, hostname: domain } = new URL(publicUrl)
   return {
     // One for the host: a second sign-in replaces the first, whose cookie has the same name.
     session_identifier: host,
-    refresh_url: refreshUrl,
+    refresh_url: PATHS.deviceRefresh,
     scope: {
       include_site: false,
       scope_specification: [

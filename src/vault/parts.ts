@@ -4,7 +4,6 @@ import type { SessionCookies } from '../http/cookies.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationClient } from '../oauth/client.ts'
-import { PATHS } from '../paths.ts'
 import { type Binding, createBinding } from './binding.ts'
 import { createSessionCache, reportWrites } from './cache.ts'
 import { type Caller, createCallers } from './caller.ts'
@@ -120,6 +119,5 @@ export function createParts(options: VaultOptions) {
 /** The only part that may be missing: null where sessions are not bound to devices (`SESSION_BINDING`). */
 function bindingFor({ config, keyring, clock }: VaultOptions): Binding | null {
   if (!config.session.isBound) return null
-  const paths = { register: PATHS.device, refresh: PATHS.deviceRefresh }
-  return createBinding({ keyring, publicUrl: config.publicUrl, paths, now: clock.wall })
+  return createBinding({ keyring, publicUrl: config.publicUrl, now: clock.wall })
 }

@@ -7,7 +7,6 @@ import { parseConfig } from '../../src/config/config.ts'
 import { createSessionCookies, DEVICE_COOKIE } from '../../src/http/cookies.ts'
 import { createKeyring } from '../../src/keyring.ts'
 import { createAuthorizationClient } from '../../src/oauth/client.ts'
-import { PATHS } from '../../src/paths.ts'
 import { Secret } from '../../src/secret.ts'
 import { createBinding } from '../../src/vault/binding.ts'
 import { openTokens, sealTokens } from '../../src/vault/session.ts'
@@ -25,9 +24,8 @@ if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
 const { oauth, egress, session, sessionSecrets, publicUrl, store: storeConfig } = parsed.config
 const keyring = createKeyring(sessionSecrets)
 const cookies = createSessionCookies({ keyring, publicUrl, secure: publicUrl.startsWith('https:') })
-const paths = { register: PATHS.device, refresh: PATHS.deviceRefresh }
 /** Its clock is ahead, so that a device cookie outlives a run. */
-const binding = createBinding({ keyring, publicUrl, paths, now: () => clock.wall() + FILLED_MS })
+const binding = createBinding({ keyring, publicUrl, now: () => clock.wall() + FILLED_MS })
 const authorizationClient = createAuthorizationClient({ oauth, egress, concurrency: AT_ONCE, clock })
 const store = createRedisStore({
   ...storeConfig,
