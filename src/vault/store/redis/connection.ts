@@ -23,7 +23,7 @@ export const RECONNECT_MAX_MS = 1_000
 /** How often a server that still loads its data is asked. */
 const LOADING_RETRY_MS = 500
 
-interface RedisClientOptions {
+export interface RedisClientOptions {
   target: RedisTarget
   /** PEM of the certificate authorities to trust; null: those of the system. */
   ca: string | null
@@ -32,7 +32,7 @@ interface RedisClientOptions {
 }
 
 /** PEM of a certificate and of its private key. */
-export interface ClientCertificate {
+interface ClientCertificate {
   readonly certificate: string
   readonly key: Secret
 }

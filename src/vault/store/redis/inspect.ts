@@ -1,13 +1,12 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import type { RedisTarget } from '../../../config/redis-url.ts'
 import { StoreUnavailable } from '../store.ts'
 import { whenConnected } from '../when-connected.ts'
 import { inTime } from './command-timeout.ts'
 import {
-  type ClientCertificate,
   isErrorReply,
   mastersOf,
   openRedis,
+  type RedisClientOptions,
   type RedisConnections,
   reasonOf,
 } from './connection.ts'
@@ -31,12 +30,7 @@ const CONNECT_WITHIN_MS = 5_000
 /** A probe record that was left behind, because the connection broke, is gone after this. */
 const PROBE_LIFE_MS = 5_000
 
-interface InspectionOptions {
-  readonly target: RedisTarget
-  readonly ca: string | null
-  readonly clientCertificate: ClientCertificate | null
-  readonly prefix: string
-}
+type InspectionOptions = RedisClientOptions & { prefix: string }
 
 /**
  * Connects once, describes each master, and runs every step that the server needs on a probe record below the

@@ -21,8 +21,6 @@ interface RedisRecordsOptions {
   redisKeys: Pick<RedisKeys, 'record' | 'end'>
   /** The idle limit of sessions. */
   idleMs: number
-  /** The wall clock of this process. */
-  wall: () => number
 }
 
 /** The facts of most records are shorter; a longer one is read as a whole. */
@@ -33,7 +31,7 @@ const UNKNOWN = '-'
 /** Records in Redis: one text each, the facts and then the sealed tokens. The rules of ../record.ts run here. */
 export function createRedisRecords(
   commands: Commands,
-  { redisKeys, idleMs, wall }: RedisRecordsOptions,
+  { redisKeys, idleMs }: RedisRecordsOptions,
 ): RecordStore & RefreshStore & DeviceStore {
   const { client, send, runScript, nodeOf } = commands
   /** The replication id of each node, as a write has shown it last. */
@@ -116,7 +114,7 @@ export function createRedisRecords(
     monotonic: () => performance.now(),
   })
 
-  const members = recordMembers(run, wall)
+  const members = recordMembers(run, Date.now)
 
   return {
     ...members,

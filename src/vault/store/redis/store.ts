@@ -1,7 +1,6 @@
-import type { RedisTarget } from '../../../config/redis-url.ts'
 import type { SessionStore } from '../store.ts'
 import { createCommands } from './commands.ts'
-import { type ClientCertificate, openRedis, type RedisServer, reasonOf } from './connection.ts'
+import { openRedis, type RedisClientOptions, type RedisServer, reasonOf } from './connection.ts'
 import { reportFindings, type StoreFinding } from './deployment-findings.ts'
 import { createCommandHealth, isRefusedLogin } from './health.ts'
 import { createRedisKeys } from './keys.ts'
@@ -9,10 +8,7 @@ import { createRedisQueue } from './queue.ts'
 import { createRedisRecords } from './records.ts'
 import { scanKeys } from './scan.ts'
 
-export interface RedisStoreOptions {
-  target: RedisTarget
-  ca: string | null
-  clientCertificate?: ClientCertificate | null
+export interface RedisStoreOptions extends RedisClientOptions {
   prefix: string
   /** The idle limit of sessions. */
   idleMs: number
@@ -94,7 +90,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       return { count, leftMs }
     },
 
-    ...createRedisRecords(commands, { redisKeys, idleMs, wall: Date.now }),
+    ...createRedisRecords(commands, { redisKeys, idleMs }),
     ...createRedisQueue(commands, redisKeys.due),
 
     async *keys() {
