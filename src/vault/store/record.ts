@@ -97,7 +97,7 @@ export interface SessionRecord extends StoredRecord {
 }
 
 /** What a small read shows of a record: what each call of a cached session goes by (vault/caller.ts, `trust`). */
-export type SessionState = Pick<SessionRecord, 'gen' | 'seenAt' | 'idleEndsAt' | 'endsAt' | 'bound'>
+export type SessionState = Pick<SessionRecord, 'gen' | 'seenAt' | 'idleEndsAt' | 'bound'>
 
 export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 'flow' | 'client'>
 
@@ -169,10 +169,10 @@ export function decodeState(text: string, idleMs: number): SessionState {
 
 /** What a small read shows of a record. */
 export function stateOf(
-  { gen, seenAt, endsAt, bound }: Omit<SessionState, 'idleEndsAt'>,
+  { gen, seenAt, endsAt, bound }: Pick<SessionRecord, 'gen' | 'seenAt' | 'endsAt' | 'bound'>,
   idleMs: number,
 ): SessionState {
-  return { gen, seenAt, endsAt, bound, idleEndsAt: idleEndsAt({ seenAt, endsAt }, idleMs) }
+  return { gen, seenAt, bound, idleEndsAt: idleEndsAt({ seenAt, endsAt }, idleMs) }
 }
 
 // What may be done with a record.

@@ -57,7 +57,7 @@ t.test('a record of 0.2 is read, with its tokens', async (t) => {
     const record = (await store.read(key))!
     t.equal(record.gen, 1, name)
     t.ok(Math.abs(record.createdAt - now()) < 60_000)
-    t.equal((await store.readState(key))?.endsAt, record.endsAt)
+    t.equal((await store.readState(key))?.idleEndsAt, record.idleEndsAt)
     const { tokens } = openTokens(keyring, key, record.tokens)!
     t.equal(tokens.accessToken.reveal(), `access of ${name}`)
     t.strictSame(tokens.user, { id: '7', name: 'Ann' })

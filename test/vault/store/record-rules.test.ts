@@ -455,12 +455,12 @@ for (const [name, steps] of Object.entries({ ...LEASE, ...TOKENS, ...ENDS, ...FA
 
 t.test('a new session has these fields and no others, and its state has some of them', async (t) => {
   const session = await start({ flow: 'password', client: 'the app' })
-  const state = { gen: 1, seenAt: NOW, idleEndsAt: NOW + IDLE_MS, endsAt: NOW + 43_200_000, bound: false }
+  const state = { gen: 1, seenAt: NOW, idleEndsAt: NOW + IDLE_MS, bound: false }
   t.strictSame(await session.readState(KEY), state)
   t.strictSame(await session.read(KEY), {
     ...state,
     ...{ tokens: 'sealed-1', createdAt: NOW, flow: 'password', client: 'the app', replacedAt: NOW },
-    ...{ doubtAt: 0, answer: '', answerTimes: 0, answerAlone: 0 },
+    ...{ endsAt: NOW + 43_200_000, doubtAt: 0, answer: '', answerTimes: 0, answerAlone: 0 },
     ...{ doubts: 0, lease: '', leaseUntil: 0, leasedAt: 0, openUntil: 0, retryAt: 0, retrySetAt: 0 },
     ...{ forcedAt: 0, forcedGen: 0, history: 'a', expireAt: NOW + IDLE_MS + RECORD_SLACK_MS },
     device: '',
