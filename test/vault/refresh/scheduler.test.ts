@@ -178,6 +178,23 @@ t.test('at most `concurrency` refreshes run at once', async (t) => {
   t.equal(most, 4)
 })
 
+t.test('no more sessions are claimed than there is room for, however slowly records are read', async (t) => {
+  const options = { lifeSeconds: LIFE_SECONDS, sessions: 40, concurrency: 4 }
+  const { time, shared } = await startSessions(t, options)
+  const { read } = shared
+  let most = 0
+  let underWay = 0
+  shared.read = async (key) => {
+    underWay += 1
+    most = Math.max(most, underWay)
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    underWay -= 1
+    return await read(key)
+  }
+  await time.advance(60_000)
+  t.equal(most, 4)
+})
+
 t.test('a replica whose clock is behind the store clock does not run a busy loop', async (t) => {
   const { time, shared, replica, key } = await startSessions(t, { lifeSeconds: 3_600, idleMs: 60_000 })
   // Due by the store's clock, and three seconds early by ours.
