@@ -19,6 +19,7 @@ import {
   measureFlux,
   measureInvalidToken,
   measureOperations,
+  measureScope,
   measureTokenResponse,
   probeOf,
   readable,
@@ -149,6 +150,7 @@ async function measure(
         })
       const token = first.tokens.accessToken
       const guard = await measureInvalidToken(context, token, probeOf(config, options.flux))
+      measureScope(first, config, report, guard)
       if (guard.closed === null) {
         if (options.flux !== null) await measureFlux(context, token, options.flux)
         await measureOperations(context, token)
@@ -165,11 +167,11 @@ async function measure(
           ...(options.site === null ? [] : ['site']),
         ])
           report.add(check, notMeasured(guard.closed))
-      const rotation = await measureRefresh(context, first, guard, hold)
-      const refused = await measureRefusedGrant(context)
+      const { rotation, good } = await measureRefresh(context, first, guard, hold)
+      const refused = await measureRefusedGrant(context, good)
       await measureSecondSignIn(context, first, rotation, guard, hold)
-      await measureReuse(context, { rotation, newest: held.at(-1) }, hold, options.reuseDelays)
-      await measureWrongSecret(context, refused, held.at(-1))
+      const isOver = await measureReuse(context, { rotation, newest: held.at(-1) }, hold, options.reuseDelays)
+      if (refused !== null) await measureWrongSecret(context, refused, { last: held.at(-1), isOver })
     }
   } catch (error) {
     if (!(error instanceof Stopped)) throw error

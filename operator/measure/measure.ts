@@ -1,7 +1,8 @@
+import { SYSTEM_CLOCK } from '../../src/clock.ts'
 import { GET_FLUX } from '../../src/config/built-in.ts'
 import type { Config } from '../../src/config/config.ts'
 import { FORMATS, type Format, type Operation, pathOfOperation } from '../../src/config/operation.ts'
-import { LARGE_TOKEN_BYTES } from '../../src/oauth/token-response.ts'
+import { type GrantedTokens, LARGE_TOKEN_BYTES } from '../../src/oauth/token-response.ts'
 import { valuesIn } from '../../src/proxy/invalid-token.ts'
 import { Secret } from '../../src/secret.ts'
 import { type Addition, additionTo } from '../addition.ts'
@@ -10,25 +11,27 @@ import { type Draft, notMeasured, type Report } from '../report.ts'
 import { type Answer, type Platform, whyUnusable } from './platform.ts'
 import type { SignedIn } from './sign-in.ts'
 
-/** What the resource server says to a token. `silent`: nothing. */
-export type Acceptance = 'accepted' | 'refused' | 'unknown' | 'silent'
+/** What the resource server says to a token. `silent`: nothing. `expired`: its time was over, so a refusal shows nothing. */
+export type Acceptance = 'accepted' | 'refused' | 'expired' | 'unknown' | 'silent'
 
 /** Why a measurement has no result whose calls got no response. */
 export const SILENT = 'the resource server gave no response'
 
 /** Whether the resource server takes a token, by a call that it answers differently without one. */
 export interface Guard {
-  accepts(token: Secret): Promise<Acceptance>
+  accepts(tokens: Pick<GrantedTokens, 'accessToken' | 'expiresAt'>): Promise<Acceptance>
   /** Why nothing that rests on its answers can be measured; null: it takes the first token. */
   readonly closed: string | null
   /** Whether this server recognises the response to an invalid token. */
   readonly isRecognised: boolean
+  /** It refuses the first token for its scope. */
+  readonly isScopeTooSmall: boolean
 }
 
 /** Scopes to which servers tie the refresh token. */
 const OFFLINE = /^offline(_access)?$/
 
-/** The members of the token response, and what came back with the code. */
+/** The members of the token response but its scope, and what came back with the code. */
 export function measureTokenResponse(signedIn: SignedIn, config: Config, report: Report): void {
   const { tokens, response, state, iss, tookMs } = signedIn
   const { publicUrl, oauth } = config
@@ -50,7 +53,6 @@ export function measureTokenResponse(signedIn: SignedIn, config: Config, report:
       message: `the registered callback is on ${report.quote(callbackHost)}, not on ${host}: the platform may refuse sign-ins; register a callback on ${host}`,
     })
 
-  report.add('scope', describeScope(response?.scope, config, report))
   report.add('expires_in', describeLife(tokens.lifeSeconds, response?.expires_in, report))
   report.add('refresh_token', describeRefreshToken(signedIn, config))
   const end = describeRefreshEnd(signedIn)
@@ -65,6 +67,18 @@ export function measureTokenResponse(signedIn: SignedIn, config: Config, report:
   report.add('token request', { value: tookMs, message: `took ${tookMs} ms` })
   report.add('state', describeState(state, oauth.redirect))
   report.add('iss', describeIssuer(iss, oauth.issuer, report))
+}
+
+/** Whether the scope that was asked for came. One that the resource server has just refused is never advised. */
+export function measureScope(
+  { response }: SignedIn,
+  config: Config,
+  report: Report,
+  { isScopeTooSmall }: Guard,
+): void {
+  const draft = describeScope(response?.scope, config, report)
+  const isRefused = isScopeTooSmall && draft.setting?.startsWith('OAUTH_SCOPE=')
+  report.add('scope', isRefused ? { ...draft, setting: null } : draft)
 }
 
 function describeScope(scope: unknown, { oauth, baseUrl }: Config, report: Report): Draft {
@@ -226,40 +240,78 @@ export async function measureInvalidToken(
       accepts: async () => 'silent',
       closed: `the resource server gives no response (${reason})`,
       isRecognised: false,
+      isScopeTooSmall: false,
     }
   }
-  const closed = refusalOf(good, bad, isRead, report)
-  if (closed !== null) report.add('resource server', closed)
-  report.add('invalid_token', describeInvalidToken(bad, config, report))
+  const fault = refusalOf(good, bad, isRead, report)
+  const closed = fault === null ? null : 'the resource server does not accept the fresh token'
+  if (fault !== null) report.add('resource server', fault)
+  report.add(
+    'invalid_token',
+    closed === null ? describeInvalidToken(good, bad, config, report) : notMeasured(closed),
+  )
   return {
-    closed: closed === null ? null : 'the resource server refuses every token',
+    closed,
     isRecognised: bad.isInvalidToken,
-    async accepts(presented) {
-      const answer = await call(presented)
+    isScopeTooSmall: fault !== null && isAboutScope(good),
+    async accepts({ accessToken, expiresAt }) {
+      if (closed !== null || bad.status < 400) return 'unknown'
+      const answer = await call(accessToken)
       if (typeof answer === 'string') return 'silent'
-      if (answer.isInvalidToken) return 'refused'
-      if (answer.status < 400) return 'accepted'
-      // A call that is refused with any token says nothing about this one. A 404 does, where a bad token gets another status.
-      if (good.status === bad.status) return 'unknown'
-      return answer.status === good.status ? 'accepted' : answer.status === bad.status ? 'refused' : 'unknown'
+      const seen = acceptanceIn(answer, good, bad)
+      return seen === 'refused' && expiresAt <= SYSTEM_CLOCK.wall() ? 'expired' : seen
     },
   }
 }
 
-/** The fault of a resource server that refuses a token which it was just given; null where it takes it. */
+function acceptanceIn(answer: Answer, good: Answer, bad: Answer): Acceptance {
+  if (answer.isInvalidToken) return 'refused'
+  if (answer.status < 400) return 'accepted'
+  // A call that is refused with any token says nothing about this one. A 404 does, where a bad token gets another status.
+  if (good.status === bad.status || isFailure(answer)) return 'unknown'
+  return answer.status === good.status ? 'accepted' : answer.status === bad.status ? 'refused' : 'unknown'
+}
+
+/** The fault of a resource server that does not accept a token which it was just given; null where nothing shows that. */
 function refusalOf(good: Answer, bad: Answer, isRead: boolean, report: Report): Draft | null {
-  const { status, challenge, body } = good
-  const isScope = /\binsufficient_scope\b/.test(`${challenge ?? ''} ${body}`)
+  const { status } = good
+  const isScope = isAboutScope(good)
   const isLikeBad = isRead && (status === 401 || status === 403) && status === bad.status
-  if (status < 400 || !(isScope || good.isInvalidToken || isLikeBad)) return null
-  const message = `refuses the token that this sign-in has just brought: ${shapeOf(good, report)}`
+  const isUnread = isRead && isFailure(good)
+  // Some servers look for the flux before they look at the token, and nobody may have made this flux.
+  const isSame = status !== 404 && areEqual(good, bad)
+  if (status < 400 || !(isScope || good.isInvalidToken || isLikeBad || isUnread || isSame)) return null
+  const [what, remedy] = isScope
+    ? ['refuses', 'Its scope is too small: check OAUTH_SCOPE']
+    : isFailure(good)
+      ? ['fails for', 'Run this again when it works']
+      : [
+          'refuses',
+          'Check BASE_URL, and that this resource server takes tokens of this client (their audience)',
+        ]
   return {
     verdict: 'fault',
     value: status,
-    message: isScope
-      ? `${message}. Its scope is too small: check OAUTH_SCOPE`
-      : `${message}. Check BASE_URL, and that this resource server takes tokens of this client (their audience)`,
+    message: `${what} the token that this sign-in has just brought: ${shapeOf(good, report)}. ${remedy}`,
   }
+}
+
+function isAboutScope({ challenge, body }: Answer): boolean {
+  return /\binsufficient_scope\b/.test(`${challenge ?? ''} ${body}`)
+}
+
+/** Whether the resource server failed or limits the rate, which says nothing about a token. */
+function isFailure({ status }: Answer): boolean {
+  return status === 429 || status >= 500
+}
+
+/** Whether two answers are the same but for words that differ each time: instants, numbers of requests. */
+function areEqual(one: Answer, other: Answer): boolean {
+  const lasting = (answer: Answer): string =>
+    `${answer.status} ${answer.challenge ?? ''}\n${answer.body}\n`.replace(/[\w.:+/-]+/g, (word) =>
+      /\d/.test(word) ? '' : word,
+    ) + shapesOf(answer).join()
+  return one.status === other.status && lasting(one) === lasting(other)
 }
 
 function shapeOf({ status, challenge, body }: Answer, report: Report): string {
@@ -267,7 +319,7 @@ function shapeOf({ status, challenge, body }: Answer, report: Report): string {
   return `status ${status}${header}, ${body === '' ? 'no body' : `body ${report.quote(body)}`}`
 }
 
-function describeInvalidToken(bad: Answer, { upstream }: Config, report: Report): Draft {
+function describeInvalidToken(good: Answer, bad: Answer, { upstream }: Config, report: Report): Draft {
   const { status, isInvalidToken } = bad
   const shape = shapeOf(bad, report)
   if (isInvalidToken) return { value: status, message: `is recognised: ${shape}` }
@@ -277,7 +329,9 @@ function describeInvalidToken(bad: Answer, { upstream }: Config, report: Report)
       value: status,
       message: `a call with a token that was never issued succeeds: ${shape}. Check BASE_URL`,
     }
-  const own = shapeFor(bad)
+  if (status === 429 || areEqual(good, bad))
+    return notMeasured(`${status === 429 ? 'the resource server limits the rate' : SAME} (${shape})`)
+  const own = shapeFor(bad, good)
   const { words, setting } =
     own === null ? NO_ADDITION : additionTo('UPSTREAM_INVALID_TOKEN', own, upstream.tokenShapes)
   return {
@@ -291,19 +345,29 @@ function describeInvalidToken(bad: Answer, { upstream }: Config, report: Report)
 const NAME = /^[A-Za-z0-9_]+$/
 const CODE = /^[A-Za-z0-9_.-]{1,64}$/
 
-/** The value of `UPSTREAM_INVALID_TOKEN` that names this response, by its most telling code. */
-function shapeFor({ status, body }: Answer): string | null {
+const SAME = 'a good token gets the same response. Give --flux WAC/ID of a flux that this account may read'
+
+/** The value of `UPSTREAM_INVALID_TOKEN` that names this response, by its most telling code, and not the one to a good token. */
+function shapeFor(bad: Answer, good: Answer): string | null {
+  const { status, body } = bad
   if (status !== 400 && status !== 403) return null
-  if (body === '') return `${status}:empty`
-  const codes = [...valuesIn(body)].filter(
-    ({ path, text }) =>
-      path.length > 0 && path.length <= 4 && path.every((name) => NAME.test(name)) && CODE.test(text),
-  )
+  if (body === '') return good.status === status && good.body === '' ? null : `${status}:empty`
+  const ofGood = shapesOf(good)
+  return shapesOf(bad).find((shape) => !ofGood.includes(shape)) ?? null
+}
+
+/** The shapes of the codes in a body, the most telling one first. */
+function shapesOf({ status, body }: Answer): string[] {
   const rank = ({ path, text }: { path: readonly string[]; text: string }): number =>
     (/code|error/i.test(path.at(-1)!) ? 2 : 0) + (/token|expire|auth/i.test(text) ? 1 : 0)
-  const [best] = codes.sort((one, other) => rank(other) - rank(one))
-  if (best === undefined || rank(best) < 2) return null
-  return `${status}:/${best.path.join('/')}=${best.text}`
+  return [...valuesIn(body)]
+    .filter(
+      ({ path, text }) =>
+        path.length > 0 && path.length <= 4 && path.every((name) => NAME.test(name)) && CODE.test(text),
+    )
+    .filter((value) => rank(value) >= 2)
+    .sort((one, other) => rank(other) - rank(one))
+    .map(({ path, text }) => `${status}:/${path.join('/')}=${text}`)
 }
 
 /** A flux in each format. `place`: account code and id. */

@@ -439,12 +439,212 @@ t.test(
     t.equal(await bothSignIns(live), 1)
     const faults = live.findings().filter(({ verdict }) => verdict === 'fault')
     t.match(faults, [{ check: 'resource server', value: 403, message: /insufficient_scope.*OAUTH_SCOPE/ }])
-    for (const check of ['flux', 'GetMe', 'site', 'old access token'])
+    for (const check of ['invalid_token', 'flux', 'GetMe', 'site', 'old access token'])
       t.match(live.found(check), { value: 'not measured' }, check)
     t.match(live.found('second sign-in'), { value: 'keeps' }, 'the refresh token says so')
     t.notMatch(live.errors.join('\n'), /No setting needs to change/)
   },
 )
+
+/** A response of a resource server. */
+interface Reply {
+  status: number
+  body?: string
+  headers?: Record<string, string>
+}
+
+/** The address of a resource server of its own. `isMadeUp`: the token was never issued. */
+async function resourceServer(
+  t: Test,
+  answer: (call: { isMadeUp: boolean; method: string; body: string }) => Reply,
+): Promise<string> {
+  const server = createHttpServer(async (request, response) => {
+    let body = ''
+    for await (const chunk of request) body += String(chunk)
+    const isMadeUp = String(request.headers.authorization).includes('doctor-')
+    const reply = answer({ isMadeUp, method: String(request.method), body })
+    response.writeHead(reply.status, { 'content-type': 'application/json', ...reply.headers })
+    response.end(reply.body ?? '')
+  })
+  return `http://127.0.0.1:${await listenOnLoopback(t, server)}`
+}
+
+/** Runs against a resource server that gives these answers. */
+async function atResource(t: Test, good: Reply, bad: Reply, options: Partial<LiveOptions> = {}) {
+  const sandbox = await startSandbox(t)
+  const BASE_URL = await resourceServer(t, ({ isMadeUp }) => (isMadeUp ? bad : good))
+  const live = await startLive(t, sandbox, { ...options, env: { BASE_URL, OAUTH_SCOPE: sandbox.baseUrl } })
+  const code = await bothSignIns(live)
+  return { code, live, faults: live.findings().filter(({ verdict }) => verdict === 'fault') }
+}
+
+const FLUX = { flux: 'DEMO/power' }
+
+t.test('a good token that is answered as a bad one is one fault, and no setting follows', async (t) => {
+  const challenge = { 'www-authenticate': 'Bearer error="insufficient_scope"' }
+  const cases: [both: Reply, options: Partial<LiveOptions>, says: RegExp][] = [
+    [{ status: 403, headers: challenge }, {}, /insufficient_scope.*OAUTH_SCOPE/],
+    [{ status: 403, body: '{"error":"insufficient_scope"}' }, {}, /OAUTH_SCOPE/],
+    [{ status: 403, body: '{"error":"forbidden"}' }, {}, /refuses.*BASE_URL/],
+    [{ status: 403 }, {}, /refuses/],
+    [{ status: 403, body: '{"error":"forbidden"}' }, FLUX, /refuses/],
+    [{ status: 400, body: '{"code":7}' }, {}, /refuses/],
+    [{ status: 429, body: '{"error":"slow"}' }, FLUX, /fails for the token.*Run this again/],
+    [{ status: 500 }, FLUX, /fails/],
+    [{ status: 500 }, {}, /fails/],
+  ]
+  for (const [both, options, message] of cases) {
+    const { code, live, faults } = await atResource(t, both, both, options)
+    const what = JSON.stringify(both)
+    t.equal(code, 1, what)
+    t.match(faults, [{ check: 'resource server', value: both.status, message }], what)
+    t.equal(faults.length, 1, what)
+    for (const check of ['invalid_token', 'old access token'])
+      t.match(live.found(check), { value: 'not measured', setting: null }, what)
+    t.notMatch(live.errors.join('\n'), /UPSTREAM_INVALID_TOKEN/, what)
+  }
+})
+
+t.test('words that differ in each response do not make it another one', async (t) => {
+  let count = 0
+  const numbered: Reply = {
+    status: 403,
+    get body() {
+      count += 1
+      return `{"message":"Forbidden","at":"2026-01-01T00:00:0${count}Z","request":"a1b-${count}"}`
+    },
+  }
+  const { code, faults } = await atResource(t, numbered, numbered)
+  t.equal(code, 1)
+  t.match(faults, [{ check: 'resource server', value: 403 }])
+})
+
+t.test(
+  'a resource server that knows no such flux is no fault, and shows nothing about a bad token',
+  async (t) => {
+    const { code, live, faults } = await atResource(t, { status: 404 }, { status: 404 })
+    t.equal(code, 0)
+    t.strictSame(faults, [])
+    t.match(live.found('invalid_token'), {
+      verdict: 'warning',
+      value: 'not measured',
+      message: /Give --flux/,
+    })
+    t.match(live.found('old access token'), { value: 'unknown' })
+
+    const other = await atResource(t, { status: 404 }, { status: 401 })
+    t.equal(other.code, 0)
+    t.match(other.live.found('invalid_token'), { verdict: 'ok', value: 401 })
+    t.match(other.live.found('old access token'), { value: true })
+  },
+)
+
+t.test('an answer that a good token gets too is no shape of a bad one', async (t) => {
+  const { code, live } = await atResource(
+    t,
+    { status: 400, body: '{"error":"token_problem","code":7}' },
+    { status: 400, body: '{"error":"token_problem","code":8}' },
+  )
+  t.equal(code, 0)
+  t.match(live.found('invalid_token'), { setting: 'UPSTREAM_INVALID_TOKEN=400:/code=8' })
+})
+
+t.test('a failure or a rate limit of the resource server shows nothing about a token', async (t) => {
+  const limited = await atResource(t, { status: 200, body: '{}' }, { status: 429 })
+  t.match(limited.live.found('invalid_token'), { value: 'not measured', message: /limits the rate/ })
+
+  const guessed = await atResource(t, { status: 500 }, { status: 401 })
+  t.equal(guessed.code, 0, 'nobody may have made the flux')
+  t.match(guessed.live.found('old access token'), { value: 'unknown' })
+
+  const named = await atResource(t, { status: 500 }, { status: 401 }, FLUX)
+  t.equal(named.code, 1)
+  t.match(named.faults, [{ check: 'resource server', value: 500 }])
+})
+
+t.test('where a token that was never issued is taken, no token is said to still work', async (t) => {
+  const both = { status: 200, body: '{}' }
+  const { code, live } = await atResource(t, both, both)
+  t.equal(code, 1)
+  t.match(live.found('invalid_token'), { verdict: 'fault', message: /BASE_URL/ })
+  t.match(live.found('old access token'), { verdict: 'warning', value: 'unknown' })
+  t.match(live.found('second sign-in'), { value: 'keeps', message: /access token does was not seen/ })
+})
+
+t.test('a scope that the resource server has just refused is not advised', async (t) => {
+  const sandbox = await startSandbox(t)
+  sandbox.faults.set({ tokenAnswer: { set: { scope: 'read' } } })
+  for (const [error, setting] of [
+    ['insufficient_scope', null],
+    ['nope', 'OAUTH_SCOPE=read'],
+  ] as const) {
+    const BASE_URL = await resourceServer(t, () => ({ status: 403, body: `{"error":"${error}"}` }))
+    const live = await startLive(t, sandbox, { env: { BASE_URL, OAUTH_SCOPE: sandbox.baseUrl } })
+    t.equal(await bothSignIns(live), 1)
+    t.match(live.found('scope'), { verdict: 'warning', value: 'read', setting })
+  }
+})
+
+t.test('a second sign-in that ends the access token from before alone is told', async (t) => {
+  for (const [invalidToken, verdict, message] of [
+    ['standard', 'ok', /at its next call$/],
+    ['code400', 'warning', /its calls fail until then.*not recognised/],
+  ] as const) {
+    const sandbox = await startSandbox(t, { faults: { invalidToken } })
+    const live = await startLive(t, sandbox, FLUX)
+    live.input.end()
+    await live.signIn(1)
+    await live.address(2)
+    sandbox.expireAccessTokens()
+    await live.signIn(2)
+    t.equal(await live.ended, 0)
+    t.match(live.found('second sign-in'), { verdict, value: 'ends access', message })
+  }
+})
+
+t.test('an access token whose time is over is not said to be ended by a second sign-in', async (t) => {
+  for (const [oneGrantPerUser, value] of [
+    [false, 'keeps'],
+    ['refresh-token', 'ends refresh'],
+  ] as const) {
+    const sandbox = await startSandbox(t, { faults: { tokenLifeSeconds: 2, oneGrantPerUser } })
+    const live = await startLive(t, sandbox)
+    live.input.end()
+    await live.signIn(1)
+    await live.address(2)
+    await new Promise((resolve) => setTimeout(resolve, 2_100))
+    await live.signIn(2)
+    await live.ended
+    t.match(live.found('second sign-in'), { value, message: /whether the access token does was not seen/ })
+  }
+})
+
+t.test('an answer that a good refresh token gets too is no shape of a dead grant', async (t) => {
+  for (const faults of [
+    { tokenEndpoint: { mode: 'refuse', error: 'invalid_request', only: 'refresh_token' } },
+    {
+      omitRefreshToken: true,
+      tokenEndpoint: { mode: 'refuse', error: 'unsupported_grant_type', only: 'refresh_token' },
+    },
+    { tokenEndpoint: { mode: 'status', status: 429, only: 'refresh_token' } },
+  ] as const) {
+    const sandbox = await startSandbox(t, { faults })
+    const live = await startLive(t, sandbox)
+    await bothSignIns(live)
+    t.match(live.found('refused grant'), { value: 'not measured', setting: null }, JSON.stringify(faults))
+    t.equal(live.found('wrong secret'), undefined)
+    t.notMatch(live.errors.join('\n'), /OAUTH_REFUSED_GRANT/)
+  }
+})
+
+t.test('a wrong secret is not compared by a grant that the reuse may have ended', async (t) => {
+  const { sandbox, env } = await atServer(t, 'glewlwyd', { omitRefreshToken: false, refreshReuse: 'revoke' })
+  const live = await startLive(t, sandbox, { env, reuseDelays: [0] })
+  live.input.write('yes\n')
+  await bothSignIns(live)
+  t.match(live.found('refresh token reuse'), { value: 'refused' })
+  t.match(live.found('wrong secret'), { value: 'not measured', message: /with the reuse/ })
+})
 
 t.test('a refresh that brings no refresh token is followed by one with the same', async (t) => {
   for (const [omitRefreshToken, verdict, value] of [
