@@ -27,7 +27,7 @@ import {
 import { createOperator, type Operator, Stopped } from './operator.ts'
 import { createPlatform, type Platform } from './platform.ts'
 import { createSignIns, type SignIns } from './sign-in.ts'
-import { createSiteTest, readRestoreFile, readSite, type SiteTest } from './site.ts'
+import { createSiteTest, readOfSite, readRestoreFile, readSite, type SiteTest } from './site.ts'
 
 /** What `--live` takes besides `--json`. */
 export interface LiveOptions {
@@ -76,6 +76,10 @@ export async function runLive(env: Environment, options: LiveOptions, around: Su
   if (typeof original === 'string') faults.push(original)
   if (parsed.ok && !parsed.config.oauth.flows.has('code'))
     faults.push('OAUTH_FLOWS must have code: --live measures that flow')
+  if (parsed.ok && options.site !== null && original === null && readOfSite(parsed.config) === undefined)
+    faults.push(
+      '--site: nothing says what the site holds now. Give --restore FILE, or declare a GET of the site in OPERATIONS_FILE',
+    )
   const { patterns, faults: ofDraft } = parsed.ok
     ? patternsFor(options.draft, parsed.config, env)
     : { patterns: [], faults: [] }
@@ -197,7 +201,7 @@ async function prepareSite(
   const original = given ?? (await readSite({ ...context, token: token() }, place))
   if (original === null) {
     const message =
-      'not changed: nothing says what it holds now. Give --restore FILE, or declare a GET of the site in OPERATIONS_FILE'
+      'not changed: the declared GET does not show what it holds now. Correct it, or give --restore FILE'
     report.add('site', { verdict: 'warning', message })
     return null
   }

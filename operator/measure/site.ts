@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Config } from '../../src/config/config.ts'
-import { pathOfOperation } from '../../src/config/operation.ts'
+import { type Operation, pathOfOperation } from '../../src/config/operation.ts'
 import { isObject, jsonObject } from '../../src/json.ts'
 import type { Secret } from '../../src/secret.ts'
 import { asciiJson } from '../in-ascii.ts'
@@ -23,6 +23,9 @@ const ABSENT = 'site absent member'
 
 /** The outcome of an update that has changed nothing. */
 const REFUSED = /^status 4\d\d:/
+
+/** An answer that is about the update, and not about the token, the rate or a failure of the server. */
+const IS_ABOUT_IT = /^status 4(?!01|29)/
 
 /** What is asked of UpdateSite, one update each. Only the first one leaves members out. */
 const QUESTIONS: readonly {
@@ -95,17 +98,22 @@ function membersIn(value: unknown): Members | null {
   return { name, description, code, parentInfrastructureID: parent === '' ? null : parent } as Members
 }
 
+/** The declared GET of a site. */
+export function readOfSite({ operations }: Pick<Config, 'operations'>): Operation | undefined {
+  return operations.find(
+    (operation) =>
+      operation.method === 'GET' &&
+      /^\/\{wac\}\/Infrastructure\/Site\/\{\w+\}$/.test(pathOfOperation(operation)),
+  )
+}
+
 /** The site as a declared GET shows it; null where there is none, or it does not show the four members. */
 export async function readSite(
   { platform, config, token }: { platform: Platform; config: Config; token: Secret },
   [wac, id]: readonly [string, string],
 ): Promise<Members | null> {
   const path = `/${wac}/Infrastructure/Site/${id}`
-  const declared = config.operations.find(
-    (operation) =>
-      operation.method === 'GET' &&
-      /^\/\{wac\}\/Infrastructure\/Site\/\{\w+\}$/.test(pathOfOperation(operation)),
-  )
+  const declared = readOfSite(config)
   if (declared === undefined) return null
   const answer = await platform.call(token, { ...readOf(declared), path })
   return typeof answer === 'string' || answer.status !== 200 ? null : membersIn(jsonObject(answer.body))
@@ -174,6 +182,10 @@ export function createSiteTest({
         report.add(check, notMeasured(`the update before it failed (${begun})`))
         continue
       }
+      if (begun[member] !== marked[member]) {
+        report.add(check, notMeasured(`the response to the update before it does not show its ${member}`))
+        continue
+      }
       const site = await change(check === ABSENT ? sent : { ...marked, ...sent })
       report.add(check, describe(site, member, words))
     }
@@ -185,9 +197,9 @@ export function createSiteTest({
     words: { kept: string; cleared: string },
   ): Draft {
     if (typeof site === 'string')
-      return site.startsWith('status ')
+      return IS_ABOUT_IT.test(site)
         ? { verdict: 'warning', value: 'refused', message: `is refused (${site})` }
-        : notMeasured(`the update got no response (${site})`)
+        : notMeasured(`the update failed (${site})`)
     const value = site[member]
     if (value === marked[member]) return { value: 'kept', message: words.kept }
     if (value === null || value === undefined || value === '')

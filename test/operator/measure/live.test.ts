@@ -369,6 +369,7 @@ t.test('a taken port and faults of the environment or of a file are exit code 2'
     [{ ...base, CLIENT_SECRET: '' }, 'CLIENT_SECRET'],
     [{}, /npm does not read \.env: .*dist\/doctor\.js/],
     [base, '--restore', { site: 'DEMO/1', restore }],
+    [base, /--site: .* --restore FILE.*OPERATIONS_FILE/, { site: 'DEMO/1' }],
     [
       { ...base, WAC_ALLOWED: 'DEMO' },
       /--flux: .* OTHER .*WAC_ALLOWED.*--site: /,
@@ -644,6 +645,39 @@ t.test('a wrong secret is not compared by a grant that the reuse may have ended'
   await bothSignIns(live)
   t.match(live.found('refresh token reuse'), { value: 'refused' })
   t.match(live.found('wrong secret'), { value: 'not measured', message: /with the reuse/ })
+})
+
+t.test('an update whose response shows nothing is not said to clear or to refuse a member', async (t) => {
+  const sandbox = await startSandbox(t)
+  const run = async (answer: (body: string, count: number) => Reply) => {
+    let count = 0
+    const BASE_URL = await resourceServer(t, ({ isMadeUp, method, body }) => {
+      if (method === 'PUT') count += 1
+      return isMadeUp ? { status: 401 } : method === 'PUT' ? answer(body, count) : { status: 200, body: '{}' }
+    })
+    const live = await startLive(t, sandbox, {
+      ...change(t),
+      env: { BASE_URL, OAUTH_SCOPE: sandbox.baseUrl },
+    })
+    live.input.write('yes\n')
+    await bothSignIns(live)
+    return live
+  }
+  const mute = await run(() => ({ status: 200, body: '{}' }))
+  for (const check of ['site absent member', 'site null', 'site empty text', 'site empty parent'])
+    t.match(mute.found(check), { value: 'not measured', message: /does not show its/ }, check)
+
+  // The first update, and two of each question.
+  for (const [status, value] of [
+    [503, 'not measured'],
+    [429, 'not measured'],
+    [401, 'not measured'],
+    [422, 'refused'],
+  ] as const) {
+    const live = await run((body, count) => (count === 3 ? { status } : { status: 200, body }))
+    t.match(live.found('site absent member'), { value }, String(status))
+    t.match(live.found('site restored'), { value: true })
+  }
 })
 
 t.test('a refresh that brings no refresh token is followed by one with the same', async (t) => {
