@@ -32,6 +32,10 @@ const SCHEMAS_BY_NAME: ReadonlySet<string> = new Set([
 ])
 const LIST_OF_SCHEMAS: ReadonlySet<string> = new Set(['allOf', 'anyOf', 'oneOf', 'items', 'prefixItems'])
 
+/** Drafts in which the checked keywords mean the same; lists in `items` and `dependencies` are of draft-07 alone. */
+const DRAFTS = /^https?:\/\/json-schema\.org\/(?:draft-07|draft\/2019-09|draft\/2020-12)\/schema#?$/
+const DRAFT_07 = 'http://json-schema.org/draft-07/schema'
+
 const MAX_PATTERN_TEXT = 256
 const MAX_UNIQUE = 256
 const MAX_SCHEMA_DEPTH = 32
@@ -87,7 +91,8 @@ function checker(): Ajv {
 
 function withFormFaults(schema: object, found: SchemaFault[]): SchemaFault[] {
   const ajv = checker()
-  if (ajv.validateSchema(schema)) return found
+  // Not by its own `$schema`: Ajv throws for one that it does not know.
+  if (ajv.validate(DRAFT_07, schema)) return found
   const byPointer = new Map(found.map((fault) => [fault.pointer, fault]))
   for (const { instancePath: pointer, message = '', params } of ajv.errors ?? []) {
     const choices = 'allowedValues' in params ? `: ${params.allowedValues.join(', ')}` : ''
@@ -132,6 +137,8 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[], walk
     const refused = Object.hasOwn(REFUSED_KEYWORDS, keyword) ? REFUSED_KEYWORDS[keyword] : undefined
     if (refused !== undefined) return faultHere(refused)
     if (!Object.hasOwn(walk.keywords, keyword)) return faultHere('is no keyword that is checked')
+    if (keyword === '$schema' && !(typeof value === 'string' && DRAFTS.test(value)))
+      return faultHere(`must be that of draft-07 (${DRAFT_07}#), 2019-09 or 2020-12`)
     if (keyword === '$ref') walk.references.push({ pointer: here, to: pointerOf(value) })
     if (keyword === 'pattern') {
       const fault = patternFault(value, schema.maxLength)

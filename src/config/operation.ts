@@ -127,7 +127,8 @@ const AJV_OPTIONS = {
 } as const
 
 /** Compiles the schema of a body. Throws what Ajv finds wrong with it. */
-export function compileBodySchema(schema: object): ValidateFunction {
+export function compileBodySchema({ $schema, ...schema }: BodySchema): ValidateFunction {
+  // With the `$schema` of another draft than its own Ajv refuses keywords that mean the same in both.
   return new Ajv(AJV_OPTIONS).compile(schema)
 }
 

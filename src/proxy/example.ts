@@ -13,7 +13,7 @@ const KNOWN = new Set([
     'uniqueItems',
   ],
   ...['enum', 'const', 'examples', 'minimum', 'maximum', 'minLength', 'maxLength', '$ref'],
-  ...['title', 'description', '$comment', '$defs', 'definitions', '$id'],
+  ...['title', 'description', '$comment', '$defs', 'definitions', '$id', '$schema'],
 ])
 
 type Part = Record<string, unknown>

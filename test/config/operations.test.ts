@@ -263,6 +263,28 @@ t.test('a schema is one that Ajv checks whole', async (t) => {
   t.equal(schema({ type: 'object', bar: 1, properties: { a: { foo: 1, minLength: -1 } } }).length, 3, 'all')
 })
 
+t.test('a schema may name the draft that it was written for', async (t) => {
+  for (const $schema of [
+    ...words('http://json-schema.org/draft-07/schema# https://json-schema.org/draft-07/schema'),
+    ...words('https://json-schema.org/draft/2020-12/schema https://json-schema.org/draft/2019-09/schema#'),
+  ]) {
+    const part = { $schema, type: 'object', properties: { a: { $schema, type: 'string' } } }
+    t.strictSame(schema(part), [], $schema)
+    t.strictSame(faults({ response: part }), [], $schema)
+    t.notOk(compileBodySchema(part)({ a: 1 }), $schema)
+  }
+  const says = (pointer: string) =>
+    new RegExp(`^/operations/Read/body/schema${pointer} must be that of draft-07`)
+  for (const $schema of ['http://json-schema.org/draft-04/schema#', 'draft-07', '', 7, null]) {
+    const [root, inner] = [says('/\\$schema'), says('/properties/a/\\$schema')]
+    t.match(schema({ $schema, type: 'object' }), [root], String($schema))
+    t.match(schema({ type: 'object', properties: { a: { $schema } } }), [inner], String($schema))
+    t.match(schema({ $schema, type: 'object', foo: 1, bar: 1 }).length, 3, 'every fault is listed')
+  }
+  t.strictSame(faults({ response: { $schema: 'https://spec.openapis.org/oas/3.1/dialect/base' } }), [])
+  t.match(faults({ response: { $schema: 7 } }), [/response\/\$schema must be string/])
+})
+
 t.test('a reference leads to a schema of the same schema, and not only to itself', async (t) => {
   const circle = (node: object) =>
     schema({ type: 'object', properties: { root: { $ref: '#/$defs/node' } }, $defs: { node } })
