@@ -4,7 +4,8 @@ import {
   pathOfOperation,
   type QueryType,
 } from '../src/config/operation.ts'
-import { isObject, namesIn } from '../src/json.ts'
+import { schemaAt } from '../src/config/operation-schema.ts'
+import { isObject } from '../src/json.ts'
 import { DATA } from '../src/paths.ts'
 
 type Schema = Readonly<Record<string, unknown>>
@@ -209,12 +210,4 @@ function namedType(name: string, root: Schema, more: string | null = null): stri
     )
     return `{ ${members.join('; ')} }`
   }
-}
-
-/** The part of a schema to which a reference `#/…` leads. */
-function schemaAt(root: Schema, reference: string): unknown {
-  let part: unknown = root
-  for (const key of namesIn(decodeURIComponent(reference.slice(1))))
-    part = Array.isArray(part) ? part[Number(key)] : isObject(part) ? part[key] : undefined
-  return part
 }

@@ -24,8 +24,6 @@ const MAX_DEPTH = 10
 const MAX_MEMBERS = 200
 /** Of an array: the others look the same. */
 const MAX_ITEMS = 1_000
-/** Names that the file does not accept in a schema. */
-const REFUSED: ReadonlySet<string> = new Set([...RESERVED_NAMES, '$ref', '$id'])
 /** A name that is a value: an id or a date. */
 const VALUE = /^(?:\d[\d.:TZ-]*|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i
 
@@ -52,7 +50,7 @@ function seeMembers(shape: Shape, value: Record<string, unknown>, depth: number)
     return
   }
   for (const name of names) {
-    if (REFUSED.has(name)) continue
+    if (RESERVED_NAMES.has(name)) continue
     let member = shape.members.get(name)
     if (member === undefined) {
       if (shape.members.size >= MAX_MEMBERS) continue

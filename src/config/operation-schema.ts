@@ -36,6 +36,8 @@ const LIST_OF_SCHEMAS: ReadonlySet<string> = new Set(['allOf', 'anyOf', 'oneOf',
 const DRAFTS = /^https?:\/\/json-schema\.org\/(?:draft-07|draft\/2019-09|draft\/2020-12)\/schema#?$/
 const DRAFT_07 = 'http://json-schema.org/draft-07/schema'
 
+const ASTRAY = 'must be # and the JSON pointer of a schema in this schema'
+
 const MAX_PATTERN_TEXT = 256
 const MAX_UNIQUE = 256
 const MAX_SCHEMA_DEPTH = 32
@@ -50,37 +52,53 @@ export function schemaFaults(schema: object, mayBeArray: boolean): SchemaFault[]
   return withFormFaults(schema, ownFaults(schema, { mayBeArray, keywords: checker().RULES.keywords }))
 }
 
-/** What is no JSON schema, and references that lead out of it, each with its JSON pointer. */
+/** What is no JSON schema, and references that lead to none in it, each with its JSON pointer. */
 export function responseFaults(schema: object): SchemaFault[] {
   const found: SchemaFault[] = []
+  const seen = new Set<string>()
   collect(schema, [])
   return withFormFaults(schema, found)
 
-  function collect(part: unknown, path: readonly (string | number)[]): void {
+  function collect(part: unknown, path: readonly string[]): void {
     const pointer = jsonPointer(...path)
-    if (path.length > MAX_SCHEMA_DEPTH) {
-      found.push({ pointer, fault: 'is nested too deep' })
-      return
-    }
-    if (typeof part !== 'object' || part === null) return
-    for (const [name, value] of Object.entries(part)) {
-      if (name === '$id') found.push({ pointer: `${pointer}/$id`, fault: REFUSED_KEYWORDS.$id! })
-      if (name === '$ref' && typeof value === 'string' && !isInside(schema, value))
-        found.push({ pointer: `${pointer}/$ref`, fault: 'must be # and a JSON pointer into this schema' })
-      collect(value, [...path, name])
+    if (seen.has(pointer)) return
+    seen.add(pointer)
+    const fault = placeFault(part, path)
+    if (fault !== null) found.push({ pointer, fault })
+    if (fault !== null || !isObject(part)) return
+    for (const [keyword, value] of Object.entries(part)) {
+      if (keyword === '$id') found.push({ pointer: `${pointer}/$id`, fault: REFUSED_KEYWORDS.$id! })
+      if (keyword === '$ref') {
+        const target = schemaAt(schema, value)
+        if (target === undefined) found.push({ pointer: `${pointer}/$ref`, fault: ASTRAY })
+        else collect(target, namesIn(pointerOf(value)!))
+      }
+      for (const [inner, schema] of schemasIn(keyword, value)) collect(schema, [...path, ...inner])
     }
   }
 }
 
-function isInside(schema: object, reference: string): boolean {
-  let part: unknown = schema
-  if (reference === '#') return true
-  if (!reference.startsWith('#/')) return false
-  for (const key of namesIn(pointerOf(reference))) {
-    if (typeof part !== 'object' || part === null || !Object.hasOwn(part, key)) return false
+/** The schema in `root` to which a reference leads; undefined if there is none. */
+export function schemaAt(root: object, reference: unknown): unknown {
+  const pointer = pointerOf(reference)
+  if (pointer === null) return undefined
+  let part: unknown = root
+  for (const key of namesIn(pointer)) {
+    if (typeof part !== 'object' || part === null || !Object.hasOwn(part, key)) return undefined
     part = (part as Record<string, unknown>)[key]
   }
-  return true
+  return isSchema(part) ? part : undefined
+}
+
+/** `true` and `false` are schemas too. */
+function isSchema(value: unknown): value is Record<string, unknown> | boolean {
+  return isObject(value) || typeof value === 'boolean'
+}
+
+/** Why no schema can be here. */
+function placeFault(value: unknown, path: readonly (string | number)[]): string | null {
+  if (path.length > MAX_SCHEMA_DEPTH) return 'is nested too deep'
+  return isSchema(value) ? null : 'must be a JSON Schema: an object, true or false'
 }
 
 /** Made once, and only where a schema is declared: that takes longer than to check one. */
@@ -111,9 +129,8 @@ function ownFaults(
   const ofType = isKnown ? [] : [{ pointer: '/type', fault: expected }]
   const walk: Walk = { keywords, schemas: new Set(), references: [] }
   const ofKeywords = keywordFaults(schema, [], walk)
-  const astray = walk.references.filter(({ to }) => !walk.schemas.has(to))
-  const fault = 'must be # and the JSON pointer of a schema in this schema'
-  return [...ofType, ...ofKeywords, ...astray.map(({ pointer }) => ({ pointer, fault }))]
+  const astray = walk.references.filter(({ to }) => to === null || !walk.schemas.has(to))
+  return [...ofType, ...ofKeywords, ...astray.map(({ pointer }) => ({ pointer, fault: ASTRAY }))]
 }
 
 /** What is known and seen while a schema is read. */
@@ -122,14 +139,14 @@ interface Walk {
   readonly keywords: Readonly<Record<string, unknown>>
   /** JSON pointers of the schemas that were checked: a reference must lead to one. */
   readonly schemas: Set<string>
-  readonly references: { readonly pointer: string; readonly to: string }[]
+  readonly references: { readonly pointer: string; readonly to: string | null }[]
 }
 
 function keywordFaults(schema: unknown, path: readonly (string | number)[], walk: Walk): SchemaFault[] {
   const pointer = jsonPointer(...path)
-  if (path.length > MAX_SCHEMA_DEPTH) return [{ pointer, fault: 'is nested too deep' }]
-  // `true` and `false` are schemas too.
-  if (isObject(schema) || typeof schema === 'boolean') walk.schemas.add(pointer)
+  const fault = placeFault(schema, path)
+  if (fault !== null) return [{ pointer, fault }]
+  walk.schemas.add(pointer)
   if (!isObject(schema)) return []
   return Object.entries(schema).flatMap(([keyword, value]): SchemaFault[] => {
     const here = jsonPointer(...path, keyword)
@@ -147,13 +164,7 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[], walk
     // Each item is compared with each other.
     if (keyword === 'uniqueItems' && value === true && !isAtMost(schema.maxItems, MAX_UNIQUE))
       return faultHere(`needs maxItems of at most ${MAX_UNIQUE} beside it`)
-    if ((keyword === 'enum' || keyword === 'const') && /"\$(?:ref|id)":/.test(JSON.stringify(value)))
-      return faultHere('has a value that the OpenAPI document cannot show: $ref or $id')
-    if (SCHEMAS_BY_NAME.has(keyword)) {
-      if (!isObject(value)) return faultHere('must be an object')
-      if (Object.hasOwn(value, '$ref') || Object.hasOwn(value, '$id'))
-        return faultHere('has a name that the OpenAPI document cannot describe: $ref or $id')
-    }
+    if (SCHEMAS_BY_NAME.has(keyword) && !isObject(value)) return faultHere('must be an object')
     return schemasIn(keyword, value).flatMap(([inner, part]) =>
       keywordFaults(part, [...path, ...inner], walk),
     )
@@ -164,15 +175,17 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[], walk
 export function schemasIn(keyword: string, value: unknown): [inner: string[], schema: unknown][] {
   const holdsMany =
     (LIST_OF_SCHEMAS.has(keyword) && Array.isArray(value)) ||
-    (SCHEMAS_BY_NAME.has(keyword) && typeof value === 'object' && value !== null)
-  if (holdsMany) return Object.entries(value as object).map(([name, part]) => [[keyword, name], part])
+    (SCHEMAS_BY_NAME.has(keyword) && isObject(value))
+  if (holdsMany)
+    return Object.entries(value)
+      .filter(([, part]) => keyword !== 'dependencies' || !Array.isArray(part))
+      .map(([name, part]) => [[keyword, name], part])
   return ONE_SCHEMA.has(keyword) ? [[[keyword], value]] : []
 }
 
-/** The JSON pointer in a reference; one that no schema has if it holds none. */
-function pointerOf(reference: unknown): string {
-  const text = String(reference)
-  return text.startsWith('#') ? (decoded(text.slice(1)) ?? text) : text
+/** The JSON pointer in a reference to a part of the same schema; null in any other. */
+export function pointerOf(reference: unknown): string | null {
+  return typeof reference === 'string' && /^#(?:\/|$)/.test(reference) ? decoded(reference.slice(1)) : null
 }
 
 function isAtMost(limit: unknown, most: number): boolean {

@@ -48,6 +48,8 @@ declare module 'fastify' {
     mayBeFile?: boolean
     /** The route pattern that the OpenAPI document shows in place of that of the route. */
     documentedUrl?: string
+    /** Components of the OpenAPI document, by their names, as they are. A shared schema of the same name is replaced. */
+    documentedComponents?: Readonly<Record<string, unknown>>
   }
   interface FastifyInstance {
     /** Logs and measures a response when it is over. */

@@ -39,6 +39,7 @@ export const openApi = fastifyPlugin<{ sessionCookie: string }>(
   async (server, { sessionCookie }) => {
     // Imported late, so that it is a chunk of its own: in that of the forwarded calls it costs each of them 4 % (Node 20).
     const { default: fastifySwagger } = await import('@fastify/swagger')
+    const components: Record<string, unknown> = {}
     await server.register(fastifySwagger, {
       openapi: {
         openapi: '3.1.0',
@@ -61,13 +62,14 @@ export const openApi = fastifyPlugin<{ sessionCookie: string }>(
       },
       convertConstToEnum: false,
       refResolver: { buildLocalReference: ({ $id }) => String($id) },
-      transform: ({ schema, url, route }) => ({
-        schema: withOtherProblems(schema),
-        url: route.config?.documentedUrl ?? url,
-      }),
+      transform: ({ schema, url, route }) => {
+        Object.assign(components, route.config?.documentedComponents)
+        return { schema: withOtherProblems(schema), url: route.config?.documentedUrl ?? url }
+      },
       // No `servers`: a generated client calls the origin of its page, not the address that a developer generated it from.
       transformObject: (document) => {
         const { openapiObject } = document as { openapiObject: OpenAPIV3_1.Document }
+        Object.assign(openapiObject.components!.schemas!, components)
         withSharedHeaders(openapiObject)
         return withHeads(openapiObject)
       },

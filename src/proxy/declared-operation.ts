@@ -10,6 +10,7 @@ import {
 } from '../config/operation.ts'
 import { forwardHeaders, parameters, problemOrPage } from '../http/openapi.ts'
 import { DATA, ID } from '../paths.ts'
+import { componentsOf } from './documented-schema.ts'
 import { exampleOf } from './example.ts'
 import { MEDIA_TYPE } from './formats.ts'
 import { compileOperation, type RoutedOperation } from './operation.ts'
@@ -36,13 +37,17 @@ export function declaredOperations(
 /** `first` of those with this path: in the OpenAPI document a path has one set of names for its parameters. */
 function declaredOperation(operation: Operation, accounts: AccountRules, first: Operation): RoutedOperation {
   const { name, method, body, response } = operation
-  const config = { documentedUrl: urlOf(first) }
+  const components = {
+    ...(body === null || 'types' in body
+      ? {}
+      : componentsOf(`${name}Body`, bodySchemaOf(operation, body, accounts))),
+    ...(response === null ? {} : componentsOf(`${name}Response`, response)),
+  }
+  const config = { documentedUrl: urlOf(first), documentedComponents: components }
   return {
     routes: [{ method, url: urlOf(operation), schema: schemaOf(operation, first), config }],
-    schemas: [
-      ...(body === null || 'types' in body ? [] : [bodySchemaOf(operation, body, accounts)]),
-      ...(response === null ? [] : [{ ...response, $id: `${name}Response` }]),
-    ],
+    // What they say is in the components alone: the plugin of the document would take each member `$ref` for a reference.
+    schemas: Object.keys(components).map(($id) => ({ $id })),
     body,
     read: compileOperation(operation, accounts),
   }
@@ -67,7 +72,7 @@ const REPEATS = 'May repeat what the server fills in or the address names, once 
 
 /** As declared, with the account where the page may name it, without the demand for what the server fills in, and with an example. */
 function bodySchemaOf(operation: Operation, body: BodyRules, accounts: AccountRules): object {
-  const { name, account } = operation
+  const { account } = operation
   const { schema } = body
   const { required = [], properties, ...rest }: BodySchema = schema ?? {}
   const needed = neededIn(body)
@@ -78,7 +83,6 @@ function bodySchemaOf(operation: Operation, body: BodyRules, accounts: AccountRu
     ...rest,
     ...(required.length + needed.length > 0 && { required: needed }),
     ...((properties ?? account === 'body') && { properties: { ...ofAccount, ...properties } }),
-    $id: `${name}Body`,
   }
   const example = exampleOfBody(operation, body)
   const filled = schema?.type === 'array' ? [] : filledIn(operation, body)

@@ -1,4 +1,5 @@
-import { isObject, namesIn } from '../json.ts'
+import { schemaAt } from '../config/operation-schema.ts'
+import { isObject } from '../json.ts'
 
 /** Keywords that an example can keep, and those that demand nothing. */
 const KNOWN = new Set([
@@ -43,7 +44,7 @@ export function exampleOf(schema: object): unknown {
     if (Object.keys(part).some((keyword) => !KNOWN.has(keyword))) throw new Unknown()
     if ('const' in part) return part.const
     if (Array.isArray(part.enum)) return part.enum[0]
-    if (typeof part.$ref === 'string') return makeValue(targetOf(part.$ref), depth + 1)
+    if (typeof part.$ref === 'string') return makeValue(schemaAt(schema, part.$ref), depth + 1)
     const [type = 'properties' in part ? 'object' : 'string'] = [part.type].flat()
     switch (type) {
       case 'object':
@@ -86,12 +87,5 @@ export function exampleOf(schema: object): unknown {
 
   function textOf({ minLength = 0, maxLength = 512 }: Part): string {
     return 'text'.padEnd(Number(minLength), ' text').slice(0, Number(maxLength))
-  }
-
-  function targetOf(reference: string): unknown {
-    let target: unknown = schema
-    for (const name of namesIn(decodeURIComponent(reference.slice(1))))
-      target = isObject(target) ? target[name] : null
-    return target
   }
 }

@@ -41,7 +41,7 @@ interface OperationRoute {
   readonly method: Method
   readonly url: string
   readonly schema: object
-  readonly config?: Pick<FastifyContextConfig, 'mayBeFile' | 'documentedUrl'>
+  readonly config?: Pick<FastifyContextConfig, 'mayBeFile' | 'documentedUrl' | 'documentedComponents'>
 }
 
 /** Reads path, query and the parsed body. Throws the problem with the first of them that has one. */

@@ -212,11 +212,25 @@ t.test('a response is a JSON Schema for documents, whose references stay inside'
   for (const [response, fault] of [
     ['Site', /response must be a JSON Schema/],
     [{ type: 'text' }, /response\/type must be equal to one of/],
-    [{ $ref: '#/$defs/none' }, /response\/\$ref must be # and a JSON pointer into this schema/],
+    [{ $ref: '#/$defs/none' }, /response\/\$ref must be # and the JSON pointer of a schema in this schema/],
+    [{ $ref: '#/required/0', required: ['a'] }, /response\/\$ref must be #/],
+    [{ $defs: { a: { $ref: 5 } } }, /response\/\$defs\/a\/\$ref must be #/],
+    [{ $defs: { a: null } }, /response\/\$defs\/a must be a JSON Schema: an object, true or false/],
+    [{ $ref: '#/own/a', own: { a: { $ref: '#/none' } } }, /response\/own\/a\/\$ref must be #/],
     [{ items: { $ref: 'https://a.test/x' } }, /response\/items\/\$ref/],
     [{ $id: 'a' }, /response\/\$id is not accepted/],
   ] as const)
     t.match(faults({ response }), [fault], JSON.stringify(response))
+})
+
+t.test('what looks like a keyword in a name or a value of a schema is none', async (t) => {
+  const values = [{ $ref: '#/none', $id: 'a', $schema: 'b' }, { $ref: 5 }]
+  const members = { $ref: { type: 'string' }, $id: { type: 'string' }, $schema: { enum: values } }
+  const value = { type: 'object', properties: { ...members, a: { const: values } }, examples: values }
+  t.strictSame(faults({ response: { ...value, default: values[0] } }), [])
+  t.strictSame(schema(value), [])
+  t.ok(compileBodySchema(value)({ $ref: '1', $id: '1', $schema: values[1], a: values }))
+  t.notOk(compileBodySchema(value)({ $ref: 1 }))
 })
 
 t.test('a list of a query has a type and a limit', async (t) => {
@@ -246,8 +260,8 @@ t.test('a schema is one that Ajv checks whole', async (t) => {
     [{ type: 'object', properties: { a: { type: 'string', default: 'x' } } }, '/properties/a/default'],
     [{ type: 'object', properties: { a: { $ref: 'https://evil.test/schema' } } }, '/properties/a/$ref'],
     [{ type: 'object', properties: { a: { $ref: '#/nowhere' } } }, '/properties/a/$ref'],
-    [{ type: 'object', properties: { $id: text } }, '/properties'],
-    [{ type: 'object', properties: { a: { enum: [{ $ref: 5 }] } } }, '/properties/a/enum'],
+    [{ type: 'object', $defs: { a: null } }, '/$defs/a'],
+    [{ type: 'object', properties: { a: { $ref: '/properties/a' } } }, '/properties/a/$ref'],
     [{ type: 'object', properties: null }, '/properties'],
     [{ $id: 'urn:x', type: 'object' }, '/$id'],
     [{ type: 'object', patternProperties: { '^a': {} } }, '/patternProperties'],

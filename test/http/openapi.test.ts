@@ -1,5 +1,7 @@
+import { Ajv2020 } from 'ajv/dist/2020.js'
 import t from 'tap'
 import { BUILT_IN } from '../../src/config/built-in.ts'
+import { schemaAt } from '../../src/config/operation-schema.ts'
 import { VERSION } from '../../src/version.ts'
 import { shared } from '../helpers/shared.ts'
 import type { Bff } from '../helpers/system.ts'
@@ -153,6 +155,42 @@ t.test('generators of clients can use the OpenAPI document', async (t) => {
   t.match(free, { style: 'form', explode: true, example: {} })
   const { content } = of('/site/{siteId}', 'put').responses[200]
   t.equal(content['text/javascript'].schema.type, 'string', 'JSONP')
+})
+
+t.test('schemas with definitions, tuples and members named $ref do no harm to the document', async (t) => {
+  const text = { type: 'string' }
+  const schema = {
+    ...{ $schema: 'https://json-schema.org/draft/2020-12/schema', type: 'object', required: ['id'] },
+    properties: {
+      ...{ $id: text, $ref: text, id: { $ref: '#/definitions/List%601' } },
+      ...{ pair: { type: 'array', items: [text, text], minItems: 2, additionalItems: false } },
+      last: { $ref: '#/properties/pair/items/1' },
+    },
+    definitions: { 'List`1': { type: 'object', properties: { id: text, next: { $ref: '#' } } } },
+    examples: [{ $ref: '#/none', id: {} }],
+  }
+  const path = { path: '/{wac}/nodes' }
+  const operations = {
+    ListNodes: { method: 'GET', ...path, response: { type: 'array', items: schema.properties.pair } },
+    ReadNode: { method: 'GET', path: '/{wac}/node', response: schema },
+    SendNode: { method: 'POST', ...path, body: { set: { id: 7 }, schema }, response: schema },
+  }
+  const file = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
+  const { bff } = await shared({ OPERATIONS_FILE: `${file}/operations.json` })
+  const { status, text: document } = await bff.browser().fetch('/openapi.json')
+  t.equal(status, 200)
+  const whole = JSON.parse(document)
+  const { schemas } = whole.components
+  for (const name of Object.keys(schemas)) t.match(name, /^[A-Za-z0-9._-]+$/)
+  const references = [...document.matchAll(/"\$ref":"(#[^"]+)"/g)].map(([, reference]) => reference!)
+  for (const reference of references.filter((one) => one !== '#/none'))
+    t.ok(schemaAt(whole, reference) !== undefined, reference)
+  const { properties } = schemas.ReadNodeResponse
+  t.match(properties, { $id: text, $ref: text, pair: { prefixItems: [text, text], items: false } })
+  t.strictSame(Object.keys(schemas.SendNodeBody.properties), Object.keys(properties))
+  t.strictSame(schemas.SendNodeBody.required, [], 'the server fills it in')
+  const ajv = new Ajv2020({ strict: false })
+  for (const [name, one] of Object.entries(schemas)) t.ok(ajv.validateSchema(one as object), name)
 })
 
 interface Described {
