@@ -32,7 +32,7 @@ export function updateSite(accounts: AccountRules, tokenIn: 'header' | 'query'):
     },
     {
       routes: ROUTES_IN_BODY,
-      schemas: [documented('SiteUpdateWithTarget', SITE_UPDATE_WITH_TARGET, { siteID: 42 })],
+      schemas: [documented('SiteUpdateWithTarget', ...targetIn(accounts))],
       body: UPDATE_SITE_IN_BODY.body,
       read(request) {
         const outgoing = readInBody(request)
@@ -79,6 +79,13 @@ function readCallback(value: string): string {
     'invalid_request',
     'The parameter callback must be a dotted identifier of at most 64 characters.',
   )
+}
+
+/** The schema of a body that names the Site, and the account where the server has none, with an example of these members. */
+function targetIn({ default: wac }: AccountRules): [schema: typeof SITE_UPDATE, target: object] {
+  if (wac !== null) return [SITE_UPDATE_WITH_TARGET, { siteID: 42 }]
+  const schema = { ...SITE_UPDATE, required: [...SITE_UPDATE_WITH_TARGET.required, 'wac'] }
+  return [schema, { siteID: 42, wac: WAC_SCHEMA.examples[0] }]
 }
 
 /** The schema of a body with what is checked beside it, and an example. */

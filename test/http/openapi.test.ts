@@ -9,6 +9,7 @@ import type { Bff } from '../helpers/system.ts'
 interface Document {
   info: { version: string }
   paths: Record<string, Record<string, { summary?: string; security?: object[] }>>
+  components: { schemas: Record<string, object> }
 }
 
 const documentOf = async (bff: Bff) =>
@@ -62,6 +63,19 @@ t.test('OpenAPI has the version, and makes the session optional where the applic
   const { info, paths } = await documentOf(bff)
   t.equal(info.version, VERSION)
   t.strictSame(paths['/flux/{fluxId}']?.get?.security, [{ session: [] }, {}])
+})
+
+t.test('a body of UpdateSite that names the Site needs the account where the server has none', async (t) => {
+  const withTarget = async (env: Record<string, string>) => {
+    const { bff } = await shared(env)
+    const { components } = await documentOf(bff)
+    return components.schemas.SiteUpdateWithTarget
+  }
+  t.match(await withTarget({}), { required: ['siteID'], examples: [{ siteID: 42, wac: undefined }] })
+  t.match(await withTarget({ WAC: '' }), {
+    required: ['siteID', 'wac'],
+    examples: [{ siteID: 42, wac: 'DEMO' }],
+  })
 })
 
 const DECLARED = JSON.stringify({
