@@ -179,7 +179,9 @@ function namedType(name: string, root: Schema, more: string | null = null): stri
         return parts.map((part) => `(${typeOf(part)})`).join(between)
     }
     const kinds = [schema.type ?? (schema.properties === undefined ? [] : 'object')].flat()
-    return kinds.length === 0 ? 'unknown' : kinds.map((kind) => typeOfKind(String(kind), schema)).join(' | ')
+    if (kinds.length === 0) return 'unknown'
+    if (schema.nullable === true && schema.type !== undefined) kinds.push('null')
+    return [...new Set(kinds)].map((kind) => typeOfKind(String(kind), schema)).join(' | ')
   }
 
   function typeOfKind(kind: string, schema: Schema): string {

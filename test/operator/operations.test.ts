@@ -26,7 +26,7 @@ const OPERATIONS = {
       schema: {
         type: 'object',
         required: ['wType', 'name'],
-        properties: { name: { type: 'string' }, wType: {} },
+        properties: { name: { type: 'string' }, wType: {}, floor: { type: 'integer', nullable: true } },
       },
     },
   },
@@ -79,7 +79,7 @@ export async function use(): Promise<string> {
   const { id, next } = await operations.getZone({ wac: 'DEMO', zoneId: 7 })
   const list = await operations.listZones({ wac: 'DEMO', query: { id: [1, 2], order: 'up' } })
   const csv: string = await operations.listZones({ wac: 'DEMO', format: 'CSV' })
-  await operations.delete({ wac: 'DEMO', zoneId: 7n, body: { name: 'Hall' } })
+  await operations.delete({ wac: 'DEMO', zoneId: 7n, body: { name: 'Hall', floor: null } })
   const file: Response = await operations.putPlan({ wac: 'DEMO', planId: 'a', body: new Blob(['x'], { type: 'image/png' }) })
   const xml: string = await operations.listReports({ wac: 'DEMO' })
   const report: string = await operations.listReports({ wac: 'DEMO', format: 'CSV' })
@@ -154,7 +154,7 @@ t.test('types gives a page typed calls, which compile and run with bff-client', 
     'GET /data/DEMO/zones/7',
     'GET /data/DEMO/zones?id=1&id=2&order=up',
     'GET /data/DEMO/zones?format=CSV',
-    'PUT /data/DEMO/zones/7 {"name":"Hall"}',
+    'PUT /data/DEMO/zones/7 {"name":"Hall","floor":null}',
     'PUT /data/DEMO/plans/a file',
     'GET /data/DEMO/reports?format=XML',
     'GET /data/DEMO/reports?format=CSV',
