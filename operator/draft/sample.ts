@@ -32,9 +32,9 @@ export function readSample(address: string, baseUrl: string): Sample | string {
     if (!ID.test(segment))
       return refused(`has the segment ${quoted(segment)}: only A-Z a-z 0-9 _ . ~ - can be declared`)
   }
-  const literals = segments.map((literal) => ({ literal }))
+  const literals = { segments: segments.map((literal) => ({ literal })), parameters: {} }
   const known = BUILT_IN.find(
-    (operation) => operation.method === 'GET' && mayMatchSamePath(operation.segments, literals),
+    (operation) => operation.method === 'GET' && mayMatchSamePath(operation, literals),
   )
   if (known !== undefined)
     return refused(`is ${known.name} (${pathOfOperation(known)}), which needs no declaration: leave it out`)

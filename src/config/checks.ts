@@ -117,10 +117,8 @@ export function operationFaults({ values, partial }: SoundValues): string[] {
       faults.push(`${at('account')} must not be "none" while WAC_ALLOWED is set`)
     if (application && flows && !flows.has('client'))
       faults.push(`${at('application')} needs the client flow in OAUTH_FLOWS`)
-    for (const endpoint of endpointsBelowBase(values)) {
-      if (coversPath(operation, endpoint.prefix, endpoint.path))
-        faults.push(`${at('path')} is an endpoint of the authorization server`)
-    }
+    if (endpointsBelowBase(values).some(({ prefix, path }) => coversPath(operation, prefix, path)))
+      faults.push(`${at('path')} is an endpoint of the authorization server`)
     return faults
   })
   return [...ofOperations, ...ofIdentity]

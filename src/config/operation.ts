@@ -152,20 +152,26 @@ export function pathOfOperation({ segments }: Pick<Operation, 'segments'>): stri
     .join('')
 }
 
+/** What is known of the paths of an operation. */
+type Paths = Pick<Operation, 'segments' | 'parameters'>
+
 /**
- * Whether the platform can take one path for both patterns. Parameters match each other, whatever their types are. A suffix
- * like `.json` names a format there, and no other path (service document, section 4.3).
+ * Whether the platform can take one path for both patterns. Parameters match each other, whatever their types are, and of
+ * literals one with an `enum` matches its words alone. A suffix like `.json` names a format there, and no other path
+ * (service document, section 4.3).
  */
-export function mayMatchSamePath(one: readonly Segment[], other: readonly Segment[]): boolean {
-  if (one.length !== other.length) return false
-  const plain = (literal: string, index: number): string =>
-    index === one.length - 1 ? literal.replace(FORMAT_SUFFIX, '') : literal
-  return one.every((segment, index) => {
-    const against = other[index]!
+export function mayMatchSamePath(one: Paths, other: Paths): boolean {
+  if (one.segments.length !== other.segments.length) return false
+  return one.segments.every((segment, index) => {
+    const against = other.segments[index]!
+    const isSame = (word: string, literal: string): boolean =>
+      index === one.segments.length - 1
+        ? isSameLiteral(word.replace(FORMAT_SUFFIX, ''), literal.replace(FORMAT_SUFFIX, ''))
+        : isSameLiteral(word, literal)
     if ('parameter' in segment)
-      return 'parameter' in against || takesLiteral(segment.parameter, against.literal)
-    if ('parameter' in against) return takesLiteral(against.parameter, segment.literal)
-    return isSameLiteral(plain(segment.literal, index), plain(against.literal, index))
+      return 'parameter' in against || takesLiteral(one, segment.parameter, against.literal, isSame)
+    if ('parameter' in against) return takesLiteral(other, against.parameter, segment.literal, isSame)
+    return isSame(segment.literal, against.literal)
   })
 }
 
@@ -189,12 +195,20 @@ function isSameLiteral(one: string, other: string): boolean {
   return one.toLowerCase() === other.toLowerCase()
 }
 
-function takesLiteral(parameter: string, literal: string): boolean {
+function takesLiteral(
+  { parameters }: Paths,
+  parameter: string,
+  literal: string,
+  isSame: (word: string, literal: string) => boolean,
+): boolean {
+  const type = Object.hasOwn(parameters, parameter) ? parameters[parameter] : undefined
+  if (typeof type === 'object') return type.enum.some((word) => isSame(word, literal))
   return parameter === 'wac' ? WAC.test(literal) : ID.test(literal)
 }
 
 /** Whether a path, which begins with `/`, can belong to an operation below the path of `BASE_URL`. */
-export function coversPath(operation: Pick<Operation, 'segments'>, prefix: string, path: string): boolean {
+export function coversPath({ segments, parameters }: Paths, prefix: string, path: string): boolean {
   const below = prefix === '' ? [] : segmentsOf(prefix)
-  return mayMatchSamePath([...below, ...operation.segments], segmentsOf(path))
+  const all = { segments: [...below, ...segments], parameters }
+  return mayMatchSamePath(all, { segments: segmentsOf(path), parameters: {} })
 }

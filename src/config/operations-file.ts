@@ -471,7 +471,7 @@ function reportOverlaps(operations: readonly Operation[], report: Faults): void 
   for (const [index, operation] of operations.entries()) {
     const pointer = jsonPointer('operations', operation.name, 'path')
     for (const other of BUILT_IN) {
-      if (other.method === operation.method && mayMatchSamePath(operation.segments, other.segments))
+      if (other.method === operation.method && mayMatchSamePath(operation, other))
         report(pointer, `matches requests of ${other.name} too`)
     }
     for (const other of operations.slice(0, index)) {

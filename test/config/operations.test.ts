@@ -416,7 +416,8 @@ t.test('"none" is a fault while WAC_ALLOWED is set, but for one of the applicati
 })
 
 t.test('a path that is an endpoint of the authorization server on the same origin is a fault', async (t) => {
-  const file = (path: string) => fileOf(t, { Write: { method: 'POST', path, account: 'none' } })
+  const file = (path: string, parameters: object = path.includes('{') ? { end: 'id' } : {}) =>
+    fileOf(t, { Write: { method: 'POST', path, account: 'none', parameters } })
   const host = 'https://api.example.com'
   for (const [path, env] of [
     ['/oauth/token', { AUTH_URL: host }],
@@ -426,6 +427,8 @@ t.test('a path that is an endpoint of the authorization server on the same origi
     ['/t', { OAUTH_TOKEN_URL: `${host}/t` }],
     ['/revoke/x', { OAUTH_REVOCATION_URL: `${host}/revoke/x` }],
     ['/oauth/token', { AUTH_URL: `${host}/v1`, BASE_URL: `${host}/v1` }],
+    // Two of them.
+    ['/oauth/{end}', { AUTH_URL: host }],
   ] as [string, Env][])
     t.match(faultsOf({ ...env, ...file(path) }), [/\/path is an endpoint of the authorization server/], path)
   for (const [path, env] of [
@@ -434,6 +437,8 @@ t.test('a path that is an endpoint of the authorization server on the same origi
     ['/oauth/other', { AUTH_URL: host }],
   ] as [string, Env][])
     t.strictSame(faultsOf({ ...env, ...file(path) }), [], path)
+  const others = file('/oauth/{end}', { end: { enum: ['other'] } })
+  t.strictSame(faultsOf({ AUTH_URL: host, ...others }), [])
 })
 
 t.test('two declarations must not have the same path, nor match those built in', async (t) => {
@@ -456,6 +461,20 @@ t.test('two declarations must not have the same path, nor match those built in',
   t.match(faultsIn({ One: read('/{wac}/FLUX/{a}', ids) }), [/matches requests of GetFlux too/])
   t.match(faultsIn({ One: { ...site, method: 'PUT' } }), [/of UpdateSite too/])
   t.match(faultsIn({ One: reply }), [/of UpdateSite too/])
+  const kinds = (path: string, ...words: string[]) => {
+    const parameters = { kind: { enum: words }, ...(path.includes('{id}') && { id: 'integer' }) }
+    return faultsIn({ One: { method: path.includes('Infra') ? 'PUT' : 'GET', path, parameters } })
+  }
+  for (const [path, name, word, same] of [
+    ['/{wac}/Infrastructure/{kind}/{id}', 'UpdateSite', 'Zone', 'site'],
+    ['/{wac}/{kind}/list', 'GetFlux', 'Zone', 'FLUX'],
+  ] as const) {
+    t.strictSame(kinds(path, word), [], 'none of the words is that of the path')
+    t.match(kinds(path, word, same), [new RegExp(`path matches requests of ${name} too`)])
+  }
+  const sending = { method: 'POST', path: '/json/reply/{kind}', account: 'none' }
+  const parameters = { kind: { enum: ['Other', 'updatesite.JSON'] } }
+  t.match(faultsIn({ One: { ...sending, parameters } }), [/of UpdateSite too/])
   // The platform reads a suffix as a format, and may read paths in any case.
   for (const end of ['UpdateSite.json', 'updatesite.JSON', 'UpdateSite.xml'])
     t.match(faultsIn({ One: { ...reply, path: `/json/reply/${end}` } }), [/of UpdateSite too/], end)
