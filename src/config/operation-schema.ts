@@ -183,9 +183,11 @@ export function schemasIn(keyword: string, value: unknown): [inner: string[], sc
   return ONE_SCHEMA.has(keyword) ? [[[keyword], value]] : []
 }
 
-/** The JSON pointer in a reference to a part of the same schema; null in any other. */
+/** The JSON pointer in a reference to a part of the same schema; null in any other. Half a surrogate pair cannot be encoded. */
 export function pointerOf(reference: unknown): string | null {
-  return typeof reference === 'string' && /^#(?:\/|$)/.test(reference) ? decoded(reference.slice(1)) : null
+  return typeof reference === 'string' && /^#(?:\/\P{Cs}*)?$/u.test(reference)
+    ? decoded(reference.slice(1))
+    : null
 }
 
 function isAtMost(limit: unknown, most: number): boolean {

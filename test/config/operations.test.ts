@@ -214,6 +214,7 @@ t.test('a response is a JSON Schema for documents, whose references stay inside'
     [{ type: 'text' }, /response\/type must be equal to one of/],
     [{ $ref: '#/$defs/none' }, /response\/\$ref must be # and the JSON pointer of a schema in this schema/],
     [{ $ref: '#/required/0', required: ['a'] }, /response\/\$ref must be #/],
+    [{ $ref: '#/$defs/\ud800', $defs: { '\ud800': {} } }, /response\/\$ref must be #/],
     [{ $defs: { a: { $ref: 5 } } }, /response\/\$defs\/a\/\$ref must be #/],
     [{ $defs: { a: null } }, /response\/\$defs\/a must be a JSON Schema: an object, true or false/],
     [{ $ref: '#/own/a', own: { a: { $ref: '#/none' } } }, /response\/own\/a\/\$ref must be #/],
