@@ -39,6 +39,8 @@ export interface RefreshToken {
   clientExpiresAt: number
   /** Milliseconds of virtual time. */
   issuedAt: number
+  /** The process whose refresh brought it; null for a sign-in. */
+  issuedTo: Replica | null
   readonly presentations: Presentation[]
 }
 
@@ -152,7 +154,7 @@ export class SimulatedAuthorizationServer {
   }
 
   /** Tokens for a request that began at `requestedAt` by the clock of the process. */
-  issue(family: Family, requestedAt: number) {
+  issue(family: Family, requestedAt: number, issuedTo: Replica | null = null) {
     family.serial += 1
     const { id, serial, lifeSeconds } = family
     const accessToken = `at-${id}-${serial}`
@@ -165,6 +167,7 @@ export class SimulatedAuthorizationServer {
       used: null,
       clientExpiresAt: expiresAt,
       issuedAt: this.#clock.now,
+      issuedTo,
       presentations: [],
     })
     const trueExpiry = this.#clock.now + lifeSeconds * 1_000
@@ -337,7 +340,7 @@ export class SimulatedAuthorizationServer {
       }
     }
     if (family.revoked || used !== null) return this.#dead(presentation)
-    const tokens = this.issue(family, requestedAt)
+    const tokens = this.issue(family, requestedAt, by)
     if (family.rotates) token.used = { at: this.#clock.now, serial: family.serial, times: 0 }
     this.#checker.rotated(presentation, family.serial)
     this.#onStep('rotated', by)
@@ -346,6 +349,7 @@ export class SimulatedAuthorizationServer {
     this.#refreshTokens.delete(`rt-${family.id}-${family.serial}`)
     token.clientExpiresAt = tokens.expiresAt
     token.issuedAt = this.#clock.now
+    token.issuedTo = by
     return { kind: 'granted', tokens: { ...tokens, refreshToken: null } }
   }
 
@@ -364,7 +368,7 @@ export class SimulatedAuthorizationServer {
     used.times += 1
     this.#checker.note('auth', `${text} is granted again`)
     if (this.#model.again === 'another') {
-      const tokens = this.issue(family, requestedAt)
+      const tokens = this.issue(family, requestedAt, presentation.by)
       this.#checker.rotated(presentation, family.serial)
       return { kind: 'granted', tokens }
     }
