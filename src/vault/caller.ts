@@ -182,12 +182,11 @@ export function createCallers(options: CallersOptions): Callers {
   /** The caller of a session by what the store shows now: a small read if its tokens are known, else a full one. */
   async function callerOf(key: RecordKey, request: RequestInLog): Promise<Caller> {
     const known = cache.known(key)
-    if (known !== null && clock.wall() < known.neededAt && (await prove(known))) {
-      // Whether it ends is decided where the clock of the store is asked as well.
-      if (clock.monotonic() < known.limitAt) {
-        observe('revalidated')
-        return known
-      }
+    const isProven = known !== null && clock.wall() < known.neededAt && (await prove(known))
+    // Past its limit, the clock of the store decides as well whether it ends.
+    if (isProven && clock.monotonic() < known.limitAt) {
+      observe('revalidated')
+      return known
     }
     const looked = await readSession(key, request)
     if (!('kind' in looked)) return looked

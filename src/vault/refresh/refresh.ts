@@ -17,7 +17,6 @@ import {
   mayPresent,
   type NotGranted,
   resetAfterMs,
-  STOPPING,
   type UnknownAnswer,
 } from './rules.ts'
 
@@ -120,14 +119,15 @@ export function createRefresh(options: RefreshOptions): Refresh {
 
   async function refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
     const result = await attempt(session, trigger)
-    return self.stopping && result.kind === 'wait' ? STOPPING : result
+    // Also where the stop has cut off the presentation that brought this wait.
+    return self.stopping && result.kind === 'wait' ? { ...result, why: 'stopping' } : result
   }
 
   async function attempt(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
     const pass = await gate.enter()
     if (pass.kind === 'wait') return pass
     try {
-      if (self.stopping) return STOPPING
+      if (self.stopping) return { kind: 'wait', ms: 0, why: 'stopping' }
       const lease = await takeLease(options, self, { session, trigger })
       if (lease.kind !== 'present') return lease
       const presented = send(options, lease, { trigger, pass })

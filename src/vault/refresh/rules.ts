@@ -192,7 +192,7 @@ export function mayPresent(begun: BeginRefreshResult, facts: LeaseFacts): MayPre
     case 'forced_before':
       return { kind: 'wait', ms: FORCED_BEFORE_MS, why: 'forced_before' }
     case 'granted': {
-      if (facts.stopping) return STOPPING
+      if (facts.stopping) return { kind: 'wait', ms: 0, why: 'stopping' }
       const { doubts, openForMs, ageMs, doubtAgeMs, answered, msSinceAnswer } = begun
       // By the clock of this process or by the store's: either may be wrong, and the other one prevents a long wait.
       const leftMs = Math.min(
@@ -295,8 +295,6 @@ export interface Judgement {
 
 const NOTHING = { kind: 'nothing' } as const
 const CHANGED: NotGranted = { kind: 'changed' }
-/** What callers get of a process that stops, whatever came of a presentation that the stop has cut off. */
-export const STOPPING: Wait = { kind: 'wait', ms: 0, why: 'stopping' }
 /** Callers come back after this while a presentation has no response. */
 const UNANSWERED: Wait = { kind: 'wait', ms: 2_000, why: 'unanswered' }
 

@@ -36,7 +36,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
   const health = createCommandHealth(client)
   const commands = createCommands({ client, health, observe: options.observe })
   const { send, script } = commands
-  // Refused credentials end the process only at its start. Later it keeps running until they work again.
+  // Refused credentials, or a refused database, end the process only at its start. Later it keeps running until they work again.
   let wasUp = false
   const reasons = new Set<string>()
   client.on('ready', () => {
