@@ -73,7 +73,7 @@ export function responseFaults(schema: object): SchemaFault[] {
         if (target === undefined) found.push({ pointer: `${pointer}/$ref`, fault: ASTRAY })
         else collect(target, namesIn(pointerOf(value)!))
       }
-      for (const [inner, schema] of schemasIn(keyword, value)) collect(schema, [...path, ...inner])
+      for (const [inner, held] of schemasIn(keyword, value)) collect(held, [...path, ...inner])
     }
   }
 }

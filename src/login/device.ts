@@ -60,13 +60,13 @@ export function createDevices({ devices, look, cookies, log, observe }: DeviceOp
     if (key === undefined) throw problem('login_required', NO_COOKIE)
     const device = await devices.registered(key)
     // The browser forgets its side: there is nothing to refresh.
-    if (device === null) throw await withoutDevice(key, request)
+    if (device === null) throw await noDeviceProblem(key, request)
     if (!devices.isProof(key, device, headerOf(request, 'secure-session-response'))) {
       observe.deviceRefreshed('challenged')
       return reply.code(403).header('secure-session-challenge', devices.challenge(key)).send()
     }
     const { kind } = await devices.bindDevice(key, device)
-    if (kind === 'gone' || kind === 'refused') throw await withoutDevice(key, request)
+    if (kind === 'gone' || kind === 'refused') throw await noDeviceProblem(key, request)
     if (kind === 'bound') {
       observe.bound()
       log.info(
@@ -79,7 +79,7 @@ export function createDevices({ devices, look, cookies, log, observe }: DeviceOp
     return reply.code(200).send()
   }
 
-  async function withoutDevice(key: RecordKey, request: FastifyRequest): Promise<Problem> {
+  async function noDeviceProblem(key: RecordKey, request: FastifyRequest): Promise<Problem> {
     const found = await look(key, requestInLog(request))
     return found.kind === 'live'
       ? problem('login_required', 'The session has no such device.')
