@@ -15,6 +15,7 @@ import type { InvariantChecker } from './invariants.ts'
 import { Random } from './random.ts'
 import type { Replica } from './replica.ts'
 import type { ServerModel } from './server-models.ts'
+import { leaseMs } from './settings.ts'
 import type { VirtualClock } from './virtual-clock.ts'
 
 /** All tokens that descend from one sign-in. */
@@ -39,8 +40,8 @@ export interface RefreshToken {
   clientExpiresAt: number
   /** Milliseconds of virtual time. */
   issuedAt: number
-  /** The process whose refresh brought it; null for a sign-in. */
-  issuedTo: Replica | null
+  /** For so long the process whose refresh brought it may have been stalled under its lease. */
+  stalledMs: number
   readonly presentations: Presentation[]
 }
 
@@ -126,6 +127,7 @@ export class SimulatedAuthorizationServer {
   readonly #checker: InvariantChecker
   readonly #model: ServerModel
   readonly #namesDead: boolean
+  readonly #leaseMs: number
   /** Called at each step that an aimed fault may wait for. */
   readonly #onStep: (step: ProtocolStep, by: Replica) => void
   readonly #refreshTokens = new Map<string, RefreshToken>()
@@ -140,6 +142,7 @@ export class SimulatedAuthorizationServer {
     this.#checker = deployment.checker
     this.#model = deployment.settings.server
     this.#namesDead = deployment.settings.namesDead
+    this.#leaseMs = leaseMs(deployment.settings)
     this.serviceMs = deployment.settings.crowd?.serviceMs ?? 0
     const replicas = { length: deployment.settings.replicas }
     this.faults = Array.from(replicas, () => ({ cut: 0, delayMs: 0 }))
@@ -154,7 +157,7 @@ export class SimulatedAuthorizationServer {
   }
 
   /** Tokens for a request that began at `requestedAt` by the clock of the process. */
-  issue(family: Family, requestedAt: number, issuedTo: Replica | null = null) {
+  issue(family: Family, requestedAt: number, stalledMs = 0) {
     family.serial += 1
     const { id, serial, lifeSeconds } = family
     const accessToken = `at-${id}-${serial}`
@@ -167,7 +170,7 @@ export class SimulatedAuthorizationServer {
       used: null,
       clientExpiresAt: expiresAt,
       issuedAt: this.#clock.now,
-      issuedTo,
+      stalledMs,
       presentations: [],
     })
     const trueExpiry = this.#clock.now + lifeSeconds * 1_000
@@ -340,7 +343,7 @@ export class SimulatedAuthorizationServer {
       }
     }
     if (family.revoked || used !== null) return this.#dead(presentation)
-    const tokens = this.issue(family, requestedAt, by)
+    const tokens = this.issue(family, requestedAt, this.#stalledMs(by))
     if (family.rotates) token.used = { at: this.#clock.now, serial: family.serial, times: 0 }
     this.#checker.rotated(presentation, family.serial)
     this.#onStep('rotated', by)
@@ -349,8 +352,13 @@ export class SimulatedAuthorizationServer {
     this.#refreshTokens.delete(`rt-${family.id}-${family.serial}`)
     token.clientExpiresAt = tokens.expiresAt
     token.issuedAt = this.#clock.now
-    token.issuedTo = by
+    token.stalledMs = this.#stalledMs(by)
     return { kind: 'granted', tokens: { ...tokens, refreshToken: null } }
+  }
+
+  /** How long a process that refreshes now has been stalled since it may have taken its lease. */
+  #stalledMs(by: Replica): number {
+    return by.stalledMsSince(this.#clock.now - this.#leaseMs)
   }
 
   #grantsAgain({ at, serial, times }: NonNullable<RefreshToken['used']>, { id }: Family): boolean {
@@ -368,7 +376,7 @@ export class SimulatedAuthorizationServer {
     used.times += 1
     this.#checker.note('auth', `${text} is granted again`)
     if (this.#model.again === 'another') {
-      const tokens = this.issue(family, requestedAt, presentation.by)
+      const tokens = this.issue(family, requestedAt, this.#stalledMs(presentation.by))
       this.#checker.rotated(presentation, family.serial)
       return { kind: 'granted', tokens }
     }

@@ -247,10 +247,10 @@ export class InvariantChecker {
       token.clientExpiresAt - this.#clock.wall(by) + Math.min(0, steppedMs),
       token.issuedAt + lifeSeconds * 1_000 - now,
     )
-    // A reply that is read after a stall shows the time of the store before it, so tokens that are written by it look older.
-    const lateMs = token.issuedTo?.stalledMsSince(token.issuedAt - leaseMs(this.#settings)) ?? 0
-    // Its doubts may have been written to the master before.
-    if (leftMs - lateMs <= 5 || this.failedOverAt > token.presentations[0]!.sentAt - LAST_MOMENT_MS) return
+    // A reply that is read after a stall shows the store's time before it, so the tokens that are stored next look older. Its
+    // doubts may have been written to the master before.
+    if (leftMs <= 5 + token.stalledMs || this.failedOverAt > token.presentations[0]!.sentAt - LAST_MOMENT_MS)
+      return
     if (this.clockSteppedAt > token.issuedAt - RECALLED_MS) return
     this.violated(
       'a refresh token in doubt is presented too early',
