@@ -42,6 +42,8 @@ t.test('updates that wait keep their bytes once, and so many bytes of a session 
   const server = await startServer(t, {
     ...platformEnv({ authUrl: sandbox.authUrl, baseUrl: platform.url }),
     ...{ OAUTH_SCOPE: sandbox.baseUrl, OPERATIONS_FILE: file, UPSTREAM_TIMEOUT_MS: '300000' },
+    // On a slow machine the collector would come late, and its garbage would count as kept. Parsed, what waits takes 300 MiB.
+    NODE_OPTIONS: '--max-old-space-size=96 --max-semi-space-size=2',
   })
   const browser = createBrowser(server.publicUrl)
   await signIn(browser, sandbox)
@@ -69,8 +71,7 @@ t.test('updates that wait keep their bytes once, and so many bytes of a session 
   })
   await until('refusals', () => statuses.length >= 60)
   const grown = residentMib(server) - rest
-  // Parsed, those that wait would take 300.
-  t.ok(grown < 200, `${Math.round(grown)} MiB for the ${UPDATES - statuses.length} that wait`)
+  t.ok(grown < 100, `${Math.round(grown)} MiB for the ${UPDATES - statuses.length} that wait`)
   t.strictSame([...new Set(statuses)], [503], 'what would keep more is refused')
   t.strictSame([...retryAfter], ['5'])
   platform.release()
