@@ -23,7 +23,7 @@ import { withServices } from './services.mjs'
  */
 const QUESTIONS = { users, calls, few, bound, peers, files, refresh, rest, growth, anonymous }
 
-const HELP = `npm run bench -- [question] [flags]      without a question: all of them, two hours
+const HELP = `npm run bench -- [question] [flags]      without a question: all of them, two and a half hours
 ${Object.entries(QUESTIONS).map(describe).join('\n')}
   Rounds of new processes, each with seconds of load after those to warm up; browsers that sign in; connections of the load;
   every so many seconds a page asks; sessions in Redis; the count of refreshes, for the question refresh in each second.
