@@ -228,6 +228,8 @@ const validators = new Map<string, ReturnType<typeof compile>>()
 
 function createApp(journal: Journal): FastifyInstance {
   const app = fastify({
+    // However little CPU it gets: many start at once in the tests.
+    pluginTimeout: 0,
     routerOptions: { maxParamLength: 512 },
   })
   app.setValidatorCompiler((part) => {

@@ -51,6 +51,8 @@ export function createServer(config: Config, log: Logger, onStop = (): void => {
     trustProxy: trustProxy.length === 0 ? false : [...trustProxy],
     exposeHeadRoutes: false,
     return503OnClosing: false,
+    // No part of a start waits for the outside. With the usual ten seconds a process that gets little CPU would never start.
+    pluginTimeout: 0,
     forceCloseConnections: 'idle',
     // No limit of its own: `hooks` limits the whole request target.
     routerOptions: { maxParamLength: maxHeaderSize },
